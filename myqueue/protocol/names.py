@@ -1,0 +1,43 @@
+"""What a topic may be called, and how numbers from outside are read."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import BadRequestError, InvalidNameError
+
+TOPIC_NAME_MAX = 249  # Kafka's rule, so that names survive a move in either direction
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+TOPIC_RULE = "a topic name is 1 to 249 of A-Z a-z 0-9 . _ - and neither . nor .."
+INT64_MAX = 2**63 - 1
+_DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+
+def check_topic_name(name: object) -> str:
+    """The name itself, or InvalidNameError with the rule."""
+    if not isinstance(name, str):
+        raise InvalidNameError(f"a topic name must be a string: {TOPIC_RULE}")
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidNameError(f"{name[:80]!r} is not allowed: {TOPIC_RULE}")
+    return name
+
+
+def topic_name_from(text: str) -> str:
+    """A legal topic name made from any text: what a name may not hold becomes ``_``."""
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", text, flags=re.ASCII)[:TOPIC_NAME_MAX]
+    return "_" * max(1, len(name)) if name in ("", ".", "..") else name
+
+
+def parse_integer(value: object, *, name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:
+    """A whole number or its decimal string form; a boolean, a float, an empty string or one out of bounds is refused.
+
+    Raises:
+        BadRequestError: names the argument and the bounds.
+    """
+    if isinstance(value, str) and _DECIMAL.fullmatch(value.strip()):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadRequestError(f"{name} must be a whole number, not {str(value)[:40]!r}", argument=name)
+    if not minimum <= value <= maximum:
+        raise BadRequestError(f"{name} must be from {minimum} to {maximum}, not {value}", argument=name)
+    return value

@@ -1,0 +1,45 @@
+"""Paths, headers and roles, said once for SDK, services and balancer."""
+
+from __future__ import annotations
+
+# --- headers ---
+REQUEST_ID = "MyQueue-Request-Id"
+FORWARDED = "MyQueue-Forwarded"  # "1" on a call that a manager passed on: it is never passed on twice
+PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQ = "Producer-Id", "Producer-Epoch", "Producer-Seq"
+START_OFFSET, END_OFFSET, EPOCH = "MyQueue-Start-Offset", "MyQueue-End-Offset", "MyQueue-Epoch"  # of a read's answer
+NODE = "MyQueue-Node"  # which node answered, e.g. manager-2
+APPLIED_INDEX, FRESHNESS = "MyQueue-Applied-Index", "MyQueue-Freshness-Seconds"  # how fresh a manager's answer is
+MIN_INDEX = "MyQueue-Min-Index"  # asks a manager to answer as of this index or later
+
+# --- every process ---
+LIVEZ, READYZ, METRICS = "/livez", "/readyz", "/metrics"
+
+# --- native face: managers and balancer ---
+CLUSTER = "/v1/cluster"  # GET ?topic=… : the routing snapshot
+HEALTH = "/v1/health"  # GET: heartbeats and liveness of every actor
+TOPICS = "/v1/topics"  # GET list, POST create
+TOPIC = "/v1/topics/{topic}"  # GET describe
+PRODUCERS = "/v1/producers"  # POST {topics:[…]} register
+CONSUMERS = "/v1/consumers"  # POST {topics:[…], start} register
+HEARTBEATS = "/v1/heartbeats"  # POST {producers:[ids], consumers:[ids]}
+
+# --- native face: brokers, and through the balancer ---
+PARTITION = "/v1/topics/{topic}/partitions/{partition}"  # GET start and end offset, epoch
+RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"  # POST append, GET read
+OFFSETS = "/v1/topics/{topic}/partitions/{partition}/offsets/{consumer_id}"  # GET, PUT {offset}
+
+# --- between nodes: the one door ---
+INTERNAL = "/internal/"
+I_IDENTITY = "/internal/identity"  # GET, on a broker or manager: who and which disk
+I_BROKERS = "/internal/brokers"  # POST, on a manager: a broker registers
+I_HEARTBEATS = "/internal/heartbeats"  # POST, on a manager: {heartbeats: [{type, actor_id, age_seconds}]}
+I_PROPOSE = "/internal/propose"  # POST, on the write manager: {command, client_id, client_seq}
+I_RAFT_APPEND = "/internal/raft/append"  # POST, on a manager
+I_RAFT_VOTE = "/internal/raft/vote"
+I_RAFT_SNAPSHOT = "/internal/raft/snapshot"
+I_APPOINT = "/internal/partitions/appoint"  # POST, on a broker: {appointments: […]}
+I_DROP = "/internal/partitions/drop"  # POST, on a broker: {topic_ids: […]}
+I_RECORDS = "/internal/partitions/{topic_id}/{partition}/records"  # POST: append by identity
+I_DEQUEUE = "/internal/partitions/{topic_id}/{partition}/dequeue"  # POST {consumer, request_id}
+I_OFFSETS = "/internal/partitions/{topic_id}/{partition}/offsets"  # POST {consumer, offset | start}
+I_SIZES = "/internal/sizes"  # POST {consumer, partitions: [[topic_id, partition], …]}
