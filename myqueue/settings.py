@@ -67,7 +67,8 @@ def _check(field: dataclasses.Field, value: Any, source: str) -> None:
 def add_arguments(parser: argparse.ArgumentParser, cls: type) -> None:
     """Give a parser one flag per setting; defaults stay out of it, so that the environment can be told from a flag."""
     for field in dataclasses.fields(cls):
-        default = "required" if field.default is dataclasses.MISSING else f"default: {MASK if field.metadata['secret'] and field.default else field.default}"
+        shown_default = MASK if field.metadata["secret"] and field.default else field.default
+        default = "required" if field.default is dataclasses.MISSING else f"default: {shown_default}"
         parser.add_argument(flag_of(field.name), dest=field.name, default=None, metavar=field.name.split("_")[-1].upper(),
                             help=f"{field.metadata['help']} ({variable_of(cls, field)}; {default})".replace("%", "%%"))
 
