@@ -1,0 +1,175 @@
+"""The one door to HTTP, for the SDK, between nodes and for the balancer.
+
+Foreign exceptions become ours here and nowhere else. What matters to every caller is whether the request may have
+been carried out: :class:`UnreachableError` says it was never sent, :class:`OutcomeUnknownError` that nobody knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json as jsonlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from ..errors import InternalError, OutcomeUnknownError, UnreachableError
+from ..protocol import wire
+
+CONNECT_TIMEOUT_SECONDS = 2.0
+READ_TIMEOUT_SECONDS = 10.0
+POOL_CONNECTIONS_MAX = 64
+
+Body = bytes | Iterable[bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer that was read to its end. Header names are matched whatever their case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    def json(self) -> Any:
+        """The body as JSON. Raises InternalError where it is none: our servers answer in JSON only."""
+        try:
+            return jsonlib.loads(self.body)
+        except ValueError:
+            raise InternalError(f"an answer with status {self.status} is not JSON") from None
+
+
+class Transport(Protocol):
+    """Sends one request. Every implementation bounds every wait."""
+
+    def request(self, method: str, url: str, *, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None,
+                body: bytes | None = None, read_timeout_seconds: float = READ_TIMEOUT_SECONDS, repeatable: bool = False) -> Response:
+        """Send a request and read the whole answer, whatever its status.
+
+        Args:
+            repeatable: doing it twice does no harm; a connection that broke in mid-request is then tried once more,
+                which hides the race with a server that closes an idle connection.
+
+        Raises:
+            UnreachableError: no connection; the request was not sent.
+            OutcomeUnknownError: the connection broke, or no answer came in time.
+        """
+        ...
+
+
+@dataclass
+class Streamed:
+    """An answer whose body is still under way. ``close`` it, or use it as a context manager."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: Iterator[bytes]
+    close: Callable[[], None] = field(repr=False)
+
+    def __enter__(self) -> Streamed:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class RequestsTransport:
+    """A Transport over requests, with pooled keep-alive connections. Safe to share between threads."""
+
+    def __init__(self, *, token: str | None = None, pool_connections_max: int = POOL_CONNECTIONS_MAX,
+                 connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
+        self._session = requests.Session()
+        self._session.trust_env = False  # no proxy and no .netrc between us and our own nodes
+        self._session.headers.clear()
+        self._session.headers["User-Agent"] = "myqueue"
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
+        adapter = HTTPAdapter(pool_connections=pool_connections_max, pool_maxsize=pool_connections_max)
+        self._session.mount("http://", adapter)
+        self._session.mount("https://", adapter)
+        self._connect_timeout_seconds = connect_timeout_seconds
+
+    def request(self, method: str, url: str, *, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None,
+                body: bytes | None = None, read_timeout_seconds: float = READ_TIMEOUT_SECONDS, repeatable: bool = False) -> Response:
+        for attempt in (1, 2):
+            try:
+                with _mapped(url), self._send(method, url, params, headers, body, read_timeout_seconds) as answer:
+                    return Response(answer.status_code, answer.headers, answer.content)
+            except OutcomeUnknownError as error:
+                if attempt == 2 or not repeatable or error.details.get("timed_out"):
+                    raise
+        raise AssertionError("unreachable")
+
+    def stream(self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Body = None,
+               read_timeout_seconds: float = READ_TIMEOUT_SECONDS, chunk_bytes: int = 65_536) -> Streamed:
+        """Send a request, its body in pieces if it comes so, and hand the answer back as it arrives. Never repeated.
+
+        Raises:
+            UnreachableError, OutcomeUnknownError: as ``request``; also while the chunks are read.
+        """
+        with _mapped(url):
+            answer = self._send(method, url, None, headers, body, read_timeout_seconds)
+
+        def chunks() -> Iterator[bytes]:
+            with _mapped(url):
+                yield from answer.raw.stream(chunk_bytes, decode_content=False)
+
+        return Streamed(answer.status_code, answer.headers, chunks(), answer.close)
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._session.close()
+
+    def _send(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
+              body: Body, read_timeout_seconds: float) -> requests.Response:
+        return self._session.request(method, url, params=params, headers=headers, data=body, stream=True, allow_redirects=False,
+                                     timeout=(self._connect_timeout_seconds, read_timeout_seconds))
+
+
+@contextlib.contextmanager
+def _mapped(url: str) -> Iterator[None]:
+    try:
+        yield
+    except requests.exceptions.ConnectTimeout as error:
+        raise UnreachableError(f"no connection to {_host(url)} in time") from error
+    except (requests.exceptions.ReadTimeout, urllib3.exceptions.ReadTimeoutError) as error:
+        raise OutcomeUnknownError(f"no answer from {_host(url)} in time", timed_out=True) from error
+    except requests.exceptions.ConnectionError as error:
+        reason = getattr(error.args[0] if error.args else None, "reason", None)
+        if isinstance(reason, urllib3.exceptions.NewConnectionError):
+            raise UnreachableError(f"no connection to {_host(url)}") from error
+        raise OutcomeUnknownError(f"the connection to {_host(url)} broke") from error
+    except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
+        raise OutcomeUnknownError(f"the exchange with {_host(url)} failed: {type(error).__name__}") from error
+
+
+def _host(url: str) -> str:
+    return urllib3.util.parse_url(url).netloc or url
+
+
+def call(transport: Transport, method: str, url: str, *, json: Any = None, params: Mapping[str, Any] | None = None,
+         headers: Mapping[str, str] | None = None, read_timeout_seconds: float = READ_TIMEOUT_SECONDS, repeatable: bool = False) -> Any:
+    """Send JSON, get JSON; an answer of 400 or above becomes the error its envelope names.
+
+    Raises:
+        MyQueueError: what the server answered, or that it could not be reached.
+    """
+    head = {"Content-Type": "application/json", **(headers or {})} if json is not None else headers
+    body = None if json is None else jsonlib.dumps(json).encode()
+    answer = transport.request(method, url, params=params, headers=head, body=body,
+                               read_timeout_seconds=read_timeout_seconds, repeatable=repeatable)
+    raise_for(answer)
+    return answer.json() if answer.body else {}
+
+
+def raise_for(answer: Response) -> None:
+    """Raise the error that an answer of 400 or above stands for."""
+    if answer.status >= 400:
+        try:
+            body = jsonlib.loads(answer.body)
+        except ValueError:
+            body = None
+        raise wire.error_from_json(body, answer.status)

@@ -1,0 +1,107 @@
+"""What the three services share of Flask: the factory, the error envelope, request ids, limits, health and metrics."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flask import Blueprint, Flask, Response, g, jsonify, request
+from werkzeug.exceptions import HTTPException
+
+from ..clock import SystemClock
+from ..errors import BadRequestError, InternalError, MethodNotAllowedError, MyQueueError, NotFoundError, TooLargeError
+from ..protocol import routes, wire
+from . import metrics
+from .lifecycle import Lifecycle
+
+BODY_BYTES_MAX = 9 << 20  # a produce request of 8 MiB and what surrounds it
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
+_log = logging.getLogger(__name__)
+_HTTP_ERRORS: dict[int, type[MyQueueError]] = {404: NotFoundError, 405: MethodNotAllowedError, 413: TooLargeError}
+
+
+def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycle, ready: Callable[[], dict[str, Any]],
+              body_bytes_max: int = BODY_BYTES_MAX) -> Flask:
+    """A Flask app with everything that every node answers.
+
+    Args:
+        node: its name, as in ``broker-1``; said in the MyQueue-Node header.
+        ready: called for /readyz; returns what to show, raises a MyQueueError when not ready.
+        body_bytes_max: a larger body is refused with 413 before it is read.
+
+    Errors: a MyQueueError from a view is rendered by the blueprint's own error handler where it has one, else as the
+    native envelope. Anything else is logged with its traceback and answered as ``internal``, telling nothing.
+    """
+    app = Flask(node, static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = body_bytes_max
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.url_map.strict_slashes = False
+    app.extensions["lifecycle"] = lifecycle
+    clock = SystemClock()
+
+    @app.before_request
+    def begin() -> None:
+        given = request.headers.get(routes.REQUEST_ID, "")
+        g.request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        g.began = clock.monotonic()
+
+    @app.after_request
+    def end(response: Response) -> Response:
+        response.headers.setdefault(routes.NODE, node)
+        response.headers[routes.REQUEST_ID] = getattr(g, "request_id", "")
+        route = request.url_rule.rule if request.url_rule else "unknown"
+        metrics.REQUESTS.labels(route, request.method, response.status_code).inc()
+        metrics.REQUEST_SECONDS.labels(route).observe(clock.monotonic() - getattr(g, "began", clock.monotonic()))
+        return response
+
+    app.register_error_handler(MyQueueError, native_error)
+    app.register_error_handler(HTTPException, lambda error: native_error(from_http(error)))
+    app.register_error_handler(Exception, lambda error: native_error(from_bug(error)))
+
+    @app.get(routes.LIVEZ)
+    def livez() -> Response:
+        return jsonify({"status": "alive", "node": node})
+
+    @app.get(routes.READYZ)
+    def readyz() -> Response:
+        return jsonify({"status": "ready", "node": node, **ready()})
+
+    @app.get(routes.METRICS)
+    def series() -> Response:
+        body, content_type = metrics.exposition()
+        return Response(body, content_type=content_type)
+
+    for blueprint in blueprints:
+        app.register_blueprint(blueprint)
+    return app
+
+
+def native_error(error: MyQueueError) -> Response:
+    """The native envelope, with ``Retry-After`` where trying again makes sense."""
+    response = jsonify(wire.error_to_json(error))
+    response.status_code = error.status
+    if error.status in (429, 503):
+        response.headers["Retry-After"] = str(wire.RETRY_AFTER_SECONDS)
+    return response
+
+
+def from_http(error: HTTPException) -> MyQueueError:
+    """Werkzeug's own refusals (no such path, body too large, bad JSON, …) as ours."""
+    kind = _HTTP_ERRORS.get(error.code or 400, BadRequestError)
+    if kind is NotFoundError:
+        return NotFoundError(f"no such path: {request.path[:200]}")
+    if kind is MethodNotAllowedError:
+        return MethodNotAllowedError(f"{request.path[:200]} does not know {request.method}")
+    if kind is TooLargeError:
+        return TooLargeError("the request body is too large; nothing was stored")
+    return BadRequestError(error.description or None)
+
+
+def from_bug(error: Exception) -> MyQueueError:
+    """An error nobody expected: logged in full under the request id, answered with the id only."""
+    request_id = getattr(g, "request_id", "")
+    _log.exception("request %s failed", request_id, extra={"request_id": request_id, "path": request.path})
+    return InternalError(f"a fault in the server; its log has the details under request {request_id}")

@@ -1,0 +1,120 @@
+"""Runs a service under gunicorn, from code: the process model of all three services.
+
+The listening sockets are opened here, so that a taken port is one clear sentence. Background threads start in the
+worker, after the fork. A stopping worker tells its long waits first, so that a clean stop takes a second.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gunicorn.app.base import BaseApplication
+
+from ..errors import ConfigurationError
+from . import faults, logs
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+KEEPALIVE_SECONDS = 75  # pooled clients keep their connections
+GRACEFUL_SECONDS = 8
+BACKLOG = 1_024
+
+
+def check_loopback(host: str) -> None:
+    """Raises ConfigurationError for an address that other machines could reach: there is no authentication yet."""
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ConfigurationError(f"--host {host}: only loopback addresses (127.0.0.1, ::1, localhost) can be bound for now")
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigurationError(f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}") from None
+    listener.set_inheritable(True)
+    return listener
+
+
+class _Server(BaseApplication):  # type: ignore[misc]
+    def __init__(self, make_app: Callable[[], Flask], options: dict[str, Any]) -> None:
+        self._make_app, self._options = make_app, options
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in self._options.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        return self._make_app()
+
+
+def _post_worker_init(worker: Any) -> None:
+    lifecycle = worker.wsgi.extensions["lifecycle"]
+    lifecycle.start()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        before = signal.getsignal(number)
+
+        def handler(received: int, frame: Any, before: Any = before) -> None:
+            lifecycle.stopping.set()
+            if callable(before):
+                before(received, frame)
+
+        signal.signal(number, handler)
+
+
+def _worker_exit(_server: Any, worker: Any) -> None:
+    app = getattr(worker, "wsgi", None)  # not there when the app could not be made
+    if app is not None:
+        app.extensions["lifecycle"].stop()
+
+
+def _child_exit(_server: Any, worker: Any) -> None:
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        from prometheus_client import multiprocess
+
+        multiprocess.mark_process_dead(worker.pid)
+
+
+def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequence[int], workers: int, threads: int,
+          log_level: str = "info") -> None:
+    """Serve until SIGTERM or SIGINT; does not return.
+
+    ``make_app`` is called in each worker: it opens the worker's own connections. A start that cannot work ends with
+    one sentence on standard error and exit code 1.
+    """
+    logs.configure(node, log_level)
+    metrics_dir = None
+    try:
+        faults.arm(os.environ)
+        check_loopback(host)
+        listeners = [_listen(host, port) for port in ports]
+    except ConfigurationError as error:
+        sys.exit(f"{node}: {error.message}")
+    if workers > 1:
+        metrics_dir = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="myqueue-metrics-")
+
+    def on_exit(_server: Any) -> None:
+        if metrics_dir:
+            shutil.rmtree(metrics_dir, ignore_errors=True)
+
+    _Server(make_app, {
+        "bind": [f"fd://{listener.detach()}" for listener in listeners],  # gunicorn owns them from here
+        "workers": workers, "threads": threads, "worker_class": "gthread", "keepalive": KEEPALIVE_SECONDS,
+        "timeout": 60, "graceful_timeout": GRACEFUL_SECONDS, "control_socket_disable": True, "accesslog": None,
+        "proc_name": f"myqueue {node}", "logger_class": "myqueue.service.gunicorn_log.QuietLogger",
+        "post_worker_init": _post_worker_init, "worker_exit": _worker_exit, "child_exit": _child_exit, "on_exit": on_exit,
+    }).run()

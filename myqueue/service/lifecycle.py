@@ -1,0 +1,69 @@
+"""Background threads of a worker process: started after the fork, stopped in the reverse order, each wait bounded."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+
+from ..errors import MyQueueError
+
+STOP_TIMEOUT_SECONDS = 5.0
+EXIT_CODE = 70  # EX_SOFTWARE
+_log = logging.getLogger(__name__)
+
+
+class Lifecycle:
+    """What runs beside the requests. ``stopping`` is set as soon as the process was told to end: long waits watch it."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._targets: list[tuple[str, Callable[[threading.Event], None]]] = []
+        self._closers: list[Callable[[], None]] = []
+
+    def thread(self, name: str, target: Callable[[threading.Event], None]) -> None:
+        """Run ``target(stopping)`` in a thread from ``start`` on; it returns soon after ``stopping`` is set."""
+        self._targets.append((name, target))
+
+    def every(self, name: str, interval_seconds: float, action: Callable[[], None]) -> None:
+        """Run ``action`` now and then. An error of ours is logged and the next turn comes; any other ends the process."""
+
+        def loop(stopping: threading.Event) -> None:
+            while not stopping.is_set():
+                try:
+                    action()
+                except MyQueueError as error:
+                    _log.warning("%s: %s", name, error.message, extra={"code": error.code})
+                stopping.wait(interval_seconds)
+
+        self.thread(name, loop)
+
+    def on_stop(self, close: Callable[[], None]) -> None:
+        """Call ``close`` after the threads have ended, last added first."""
+        self._closers.append(close)
+
+    def start(self) -> None:
+        for name, target in self._targets:
+            thread = threading.Thread(target=_guarded, args=(name, target, self.stopping), name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def stop(self) -> None:
+        self.stopping.set()
+        for thread in reversed(self._threads):
+            thread.join(STOP_TIMEOUT_SECONDS)
+            if thread.is_alive():
+                _log.warning("thread %s does not end", thread.name)
+        while self._closers:
+            self._closers.pop()()
+
+
+def _guarded(name: str, target: Callable[[threading.Event], None], stopping: threading.Event) -> None:
+    """A background thread that dies of a bug takes the worker with it: half a node is worse than none."""
+    try:
+        target(stopping)
+    except BaseException:  # noqa: BLE001 - logged, and the process ends with it
+        _log.critical("thread %s died", name, exc_info=True)
+        os._exit(EXIT_CODE)
