@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import requests
+import requests.auth
 import urllib3
 from requests.adapters import HTTPAdapter
 
+from ..clock import Clock, SystemClock
 from ..errors import InternalError, OutcomeUnknownError, UnreachableError
-from ..protocol import wire
+from ..protocol import routes, signing, wire
 
 CONNECT_TIMEOUT_SECONDS = 2.0
 READ_TIMEOUT_SECONDS = 10.0
@@ -79,8 +81,9 @@ class Streamed:
 class RequestsTransport:
     """A Transport over requests, with pooled keep-alive connections. Safe to share between threads."""
 
-    def __init__(self, *, token: str | None = None, pool_connections_max: int = POOL_CONNECTIONS_MAX,
-                 connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
+    def __init__(self, *, token: str | None = None, secret: bytes | None = None, clock: Clock | None = None,
+                 pool_connections_max: int = POOL_CONNECTIONS_MAX, connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
+        """``token`` goes with every call; with ``secret``, calls between nodes (``/internal/…``) are signed."""
         self._session = requests.Session()
         self._session.trust_env = False  # no proxy and no .netrc between us and our own nodes
         self._session.headers.clear()
@@ -91,6 +94,7 @@ class RequestsTransport:
         self._session.mount("http://", adapter)
         self._session.mount("https://", adapter)
         self._connect_timeout_seconds = connect_timeout_seconds
+        self._signer = _Signer(secret, clock or SystemClock()) if secret else None
 
     def request(self, method: str, url: str, *, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None,
                 body: bytes | None = None, read_timeout_seconds: float = READ_TIMEOUT_SECONDS, repeatable: bool = False) -> Response:
@@ -125,8 +129,23 @@ class RequestsTransport:
 
     def _send(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
               body: Body, read_timeout_seconds: float) -> requests.Response:
-        return self._session.request(method, url, params=params, headers=headers, data=body, stream=True, allow_redirects=False,
+        return self._session.request(method, url, params=params, headers=headers, data=body, stream=True, allow_redirects=False, auth=self._signer,
                                      timeout=(self._connect_timeout_seconds, read_timeout_seconds))
+
+
+class _Signer(requests.auth.AuthBase):
+    """Signs the request that goes out, after requests has given its target the final form."""
+
+    def __init__(self, secret: bytes, clock: Clock) -> None:
+        self._secret, self._clock = secret, clock
+
+    def __call__(self, prepared: requests.PreparedRequest) -> requests.PreparedRequest:
+        target, body = prepared.path_url, prepared.body
+        if target.startswith(routes.INTERNAL) and (body is None or isinstance(body, (bytes, str))):
+            raw = body.encode() if isinstance(body, str) else body or b""
+            prepared.headers[signing.HEADER] = signing.sign(self._secret, method=prepared.method or "", target=target, body=raw,
+                                                            now_us=self._clock.now_us())
+        return prepared
 
 
 @contextlib.contextmanager

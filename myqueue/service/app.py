@@ -15,6 +15,7 @@ from ..clock import SystemClock
 from ..errors import BadRequestError, InternalError, MethodNotAllowedError, MyQueueError, NotFoundError, TooLargeError
 from ..protocol import routes, wire
 from . import metrics
+from .auth import Guard
 from .lifecycle import Lifecycle
 
 BODY_BYTES_MAX = 9 << 20  # a produce request of 8 MiB and what surrounds it
@@ -24,13 +25,14 @@ _HTTP_ERRORS: dict[int, type[MyQueueError]] = {404: NotFoundError, 405: MethodNo
 
 
 def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycle, ready: Callable[[], dict[str, Any]],
-              body_bytes_max: int = BODY_BYTES_MAX) -> Flask:
+              body_bytes_max: int = BODY_BYTES_MAX, guard: Guard | None = None) -> Flask:
     """A Flask app with everything that every node answers.
 
     Args:
         node: its name, as in ``broker-1``; said in the MyQueue-Node header.
         ready: called for /readyz; returns what to show, raises a MyQueueError when not ready.
         body_bytes_max: a larger body is refused with 413 before it is read.
+        guard: who may call; everybody where it is left out.
 
     Errors: a MyQueueError from a view is rendered by the blueprint's own error handler where it has one, else as the
     native envelope. Anything else is logged with its traceback and answered as ``internal``, telling nothing.
@@ -47,6 +49,8 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
         given = request.headers.get(routes.REQUEST_ID, "")
         g.request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         g.began = clock.monotonic()
+        if guard is not None:
+            guard.check()
 
     @app.after_request
     def end(response: Response) -> Response:

@@ -6,7 +6,6 @@ worker, after the fork. A stopping worker tells its long waits first, so that a 
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import shutil
 import signal
@@ -20,6 +19,7 @@ from gunicorn.app.base import BaseApplication
 
 from ..errors import ConfigurationError
 from . import faults, logs
+from .auth import check_exposure, read_secret
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -27,16 +27,6 @@ if TYPE_CHECKING:
 KEEPALIVE_SECONDS = 75  # pooled clients keep their connections
 GRACEFUL_SECONDS = 8
 BACKLOG = 1_024
-
-
-def check_loopback(host: str) -> None:
-    """Raises ConfigurationError for an address that other machines could reach: there is no authentication yet."""
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise ConfigurationError(f"--host {host}: only loopback addresses (127.0.0.1, ::1, localhost) can be bound for now")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -90,7 +80,7 @@ def _child_exit(_server: Any, worker: Any) -> None:
 
 
 def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequence[int], workers: int, threads: int,
-          log_level: str = "info") -> None:
+          log_level: str = "info", token: str | None = None, secret_file: str | None = None) -> None:
     """Serve until SIGTERM or SIGINT; does not return.
 
     ``make_app`` is called in each worker: it opens the worker's own connections. A start that cannot work ends with
@@ -100,7 +90,7 @@ def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequenc
     metrics_dir = None
     try:
         faults.arm(os.environ)
-        check_loopback(host)
+        check_exposure(host, token=token, secret=read_secret(secret_file) if secret_file else None)
         listeners = [_listen(host, port) for port in ports]
     except ConfigurationError as error:
         sys.exit(f"{node}: {error.message}")
