@@ -1,0 +1,110 @@
+"""The one door to the nodes' databases: read only, bounded in time, the password from PGPASSFILE (libpq reads it)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import psycopg2
+import psycopg2.extensions
+
+from myqueue.errors import UnreachableError
+
+from .cluster import DatabaseAddress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+APPLICATION_NAME = "myqueue-pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on every call to a database."""
+
+    connect_seconds: float = 10.0
+    statement_seconds: float = 120.0
+
+
+def connection_options(limits: Limits) -> dict[str, str]:
+    """libpq's options: nothing can be written, no statement and no cut connection waits for ever."""
+    return {
+        "application_name": APPLICATION_NAME,
+        "connect_timeout": str(max(2, round(limits.connect_seconds))),  # libpq takes whole seconds, two at least
+        "options": f"-c default_transaction_read_only=on -c statement_timeout={round(limits.statement_seconds * 1000)}",
+        "keepalives_idle": "2", "keepalives_interval": "1", "keepalives_count": "3", "tcp_user_timeout": "8000",
+    }
+
+
+def libpq_uri(address: DatabaseAddress, limits: Limits) -> str:
+    """The connection as a URI without a password."""
+    host = f"[{address.host}]" if ":" in address.host else quote(address.host, safe="")
+    query = "&".join(f"{name}={quote(value, safe='')}" for name, value in connection_options(limits).items())
+    return f"postgresql://{quote(address.user, safe='')}@{host}:{address.port}/{quote(address.name, safe='')}?{query}"
+
+
+@contextmanager
+def snapshot_cursor(address: DatabaseAddress, limits: Limits) -> Iterator[psycopg2.extensions.cursor]:
+    """A cursor whose statements all see one snapshot (REPEATABLE READ, read only).
+
+    Raises:
+        UnreachableError: there is no connection, or it broke, or a statement took too long.
+    """
+    try:
+        with closing(psycopg2.connect(libpq_uri(address, limits))) as connection:
+            connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
+            with connection.cursor() as cursor:
+                yield cursor
+            connection.rollback()
+    except psycopg2.OperationalError as error:
+        raise UnreachableError(f"{address}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def rows_of(cursor: psycopg2.extensions.cursor, statement: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Run a statement and give its rows by column name, bytea as bytes."""
+    cursor.execute(statement, parameters or {})
+    names = [column.name for column in cursor.description or ()]
+    return [{name: bytes(value) if isinstance(value, memoryview) else value for name, value in zip(names, row, strict=True)}
+            for row in cursor.fetchall()]
+
+
+class ArrowConnection:
+    """A connection that streams COPY into Arrow batches; each statement is a transaction of its own."""
+
+    def __init__(self, address: DatabaseAddress, limits: Limits) -> None:
+        from adbc_driver_postgresql import dbapi  # heavy: only where rows are read, not where a read is planned
+
+        self._address = address
+        try:
+            self._connection = dbapi.connect(libpq_uri(address, limits), autocommit=True)
+        except dbapi.Error as error:
+            raise UnreachableError(f"{address}: {_first_line(error)}") from error
+
+    def batches(self, statement: str, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+        """The statement's rows in batches of about ``batch_bytes``. Parameters would leave the COPY path: there are none."""
+        from adbc_driver_postgresql import dbapi
+
+        options = {"adbc.postgresql.batch_size_hint_bytes": batch_bytes}
+        try:
+            with closing(self._connection.cursor(adbc_stmt_kwargs=options)) as cursor:
+                cursor.execute(statement)
+                with cursor.fetch_record_batch() as reader:
+                    yield from reader
+        except dbapi.Error as error:
+            raise UnreachableError(f"{self._address}: {_first_line(error)}") from error
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def password_file_exists() -> bool:
+    """Whether libpq will find a password file: PGPASSFILE, else ~/.pgpass."""
+    return os.path.isfile(os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass"))

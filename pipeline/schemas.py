@@ -1,0 +1,51 @@
+"""The columns at each border: what the source gives, and what the audit's tasks answer."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+# Kafka's columns, names and types, so that a job can swap the format's name.
+MESSAGES = StructType([
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),      # the client's time where it gave one, else the broker's append time
+    StructField("timestampType", IntegerType()),    # 0: the client's, 1: the broker's
+])
+MESSAGES_WITH_HEADERS = StructType([*MESSAGES.fields, StructField("headers", HEADERS)])
+
+DAMAGE = StructType([
+    StructField("check", StringType()),
+    StructField("lsn", LongType()),
+    StructField("start_offset", LongType()),
+    StructField("end_offset", LongType()),
+    StructField("detail", StringType()),
+])
+
+# One row per stretch of a log that an audit task checked (or could not: ``error``).
+STRETCH_FACTS = StructType([
+    StructField("broker_id", LongType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("from_lsn", LongType()),
+    StructField("to_lsn", LongType()),
+    StructField("entries", LongType()),
+    StructField("records", LongType()),
+    StructField("committed_records", LongType()),
+    StructField("damage", ArrayType(DAMAGE)),
+    StructField("damage_count", LongType()),
+    StructField("error", StringType()),
+])

@@ -1,0 +1,98 @@
+"""Where each partition's log stands in its broker's database, and how large its segments are: look-ups, never a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import psycopg2.extensions
+
+from myqueue.protocol.types import OffsetRange, PartitionId
+
+from ..databases import rows_of
+
+POSITIONS = """
+SELECT s.topic_id, s.partition, s.start_lsn, s.start_offset, s.start_epoch, s.start_chain, s.end_lsn, s.end_offset,
+       c.commit_lsn, c.commit_offset
+FROM partition_state s LEFT JOIN partition_commit c USING (topic_id, partition)
+WHERE s.topic_id = ANY(%(topic_ids)s)
+"""
+
+SEGMENTS = """
+SELECT s.topic_id, s.partition, s.segment_id, s.first_lsn, s.first_offset,
+       pg_total_relation_size(to_regclass('log_segment_' || s.segment_id)) AS bytes
+FROM segment_start s WHERE s.topic_id = ANY(%(topic_ids)s) ORDER BY s.topic_id, s.partition, s.segment_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A partition's part of a segment; ends are exclusive. ``bytes_per_entry`` and ``bytes_per_record`` are the segment's averages."""
+
+    segment_id: int
+    first_lsn: int
+    end_lsn: int
+    first_offset: int
+    end_offset: int
+    bytes_per_entry: float
+    bytes_per_record: float
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A partition's log on one broker. Commit positions are None where the broker has none on record."""
+
+    id: PartitionId
+    start_lsn: int
+    start_offset: int
+    start_epoch: int
+    start_chain: bytes
+    end_lsn: int
+    end_offset: int
+    commit_lsn: int | None
+    commit_offset: int | None
+    segments: tuple[Segment, ...]
+
+    @property
+    def readable(self) -> OffsetRange:
+        """The committed offsets."""
+        return OffsetRange(self.start_offset, max(self.start_offset, min(self.commit_offset or 0, self.end_offset)))
+
+
+def read_positions(cursor: psycopg2.extensions.cursor, topic_ids: Iterable[int]) -> dict[PartitionId, Position]:
+    """The positions of all partitions of these topics in this database, in one snapshot."""
+    parameters = {"topic_ids": sorted(set(topic_ids))}
+    heads = rows_of(cursor, POSITIONS, parameters)
+    return positions_of(heads, rows_of(cursor, SEGMENTS, parameters))
+
+
+def positions_of(heads: Sequence[dict], segments: Sequence[dict]) -> dict[PartitionId, Position]:
+    """Put heads and segments together: a partition's part of a segment ends where its part of the next one begins."""
+    by_id = {PartitionId(head["topic_id"], head["partition"]): head for head in heads}
+    parts: dict[PartitionId, list[dict]] = {id_: [] for id_ in by_id}
+    for row in segments:
+        if PartitionId(row["topic_id"], row["partition"]) in parts:
+            parts[PartitionId(row["topic_id"], row["partition"])].append(row)
+    spans = {id_: _spans(by_id[id_], rows) for id_, rows in parts.items()}
+    totals: dict[int, tuple[int, int]] = {}
+    for rows in spans.values():
+        for row, end_lsn, end_offset in rows:
+            entries, records = totals.get(row["segment_id"], (0, 0))
+            totals[row["segment_id"]] = (entries + end_lsn - row["first_lsn"], records + end_offset - row["first_offset"])
+    return {id_: _position(id_, by_id[id_], rows, totals) for id_, rows in spans.items()}
+
+
+def _spans(head: dict, rows: list[dict]) -> list[tuple[dict, int, int]]:
+    ends = [(row["first_lsn"], row["first_offset"]) for row in rows[1:]] + [(head["end_lsn"], head["end_offset"])]
+    return [(row, end_lsn, end_offset) for row, (end_lsn, end_offset) in zip(rows, ends, strict=True)]
+
+
+def _position(id_: PartitionId, head: dict, spans: list[tuple[dict, int, int]], totals: dict[int, tuple[int, int]]) -> Position:
+    segments = []
+    for row, end_lsn, end_offset in spans:
+        entries, records = totals[row["segment_id"]]
+        size = row["bytes"] or 0
+        segments.append(Segment(row["segment_id"], row["first_lsn"], end_lsn, row["first_offset"], end_offset,
+                                size / max(1, entries), size / max(1, records)))
+    return Position(id_, head["start_lsn"], head["start_offset"], head["start_epoch"], head["start_chain"], head["end_lsn"],
+                    head["end_offset"], head["commit_lsn"], head["commit_offset"], tuple(segments))

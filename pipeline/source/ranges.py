@@ -1,0 +1,77 @@
+"""PURE: which offsets each Spark task reads, bounded by bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from myqueue.protocol.types import OffsetRange, TopicPartition
+
+from ..cluster import DatabaseAddress
+from .positions import Position, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """Offsets ``start`` (included) to ``end`` (excluded) of one partition, all in one segment of one database."""
+
+    database: DatabaseAddress
+    name: TopicPartition
+    topic_id: int
+    segment_id: int
+    start: int
+    end: int
+    bytes_per_record: float = 0.0
+
+    @property
+    def bytes(self) -> float:
+        return (self.end - self.start) * self.bytes_per_record
+
+
+def plan_ranges(database: DatabaseAddress, name: TopicPartition, position: Position, offsets: OffsetRange, range_bytes: int) -> list[ReadRange]:
+    """Cut a partition's offsets at its segments' borders, and each piece so that it holds about ``range_bytes``."""
+    ranges = []
+    for segment in position.segments:
+        start, end = max(offsets.start, segment.first_offset), min(offsets.end, segment.end_offset)
+        if start < end:
+            width = max(1, int(range_bytes / max(1.0, segment.bytes_per_record)))
+            ranges += [_range(database, name, position, segment, at, min(at + width, end)) for at in range(start, end, width)]
+    return ranges
+
+
+def _range(database: DatabaseAddress, name: TopicPartition, position: Position, segment: Segment, start: int, end: int) -> ReadRange:
+    return ReadRange(database, name, position.id.topic_id, segment.segment_id, start, end, segment.bytes_per_record)
+
+
+def split_to(ranges: Sequence[ReadRange], wanted: int) -> list[ReadRange]:
+    """Halve the largest ranges until there are ``wanted`` (or nothing is left to halve). They stay in the order of the log."""
+    ranges = list(ranges)
+    while ranges and len(ranges) < wanted:
+        at = max(range(len(ranges)), key=lambda place: ranges[place].end - ranges[place].start)
+        largest = ranges[at]
+        middle = math.ceil((largest.start + largest.end) / 2)
+        if middle >= largest.end:
+            break
+        ranges[at:at + 1] = [dataclasses.replace(largest, end=middle), dataclasses.replace(largest, start=middle)]
+    return ranges
+
+
+def windows(start: int, end: int) -> Iterator[OffsetRange]:
+    """Stretch by stretch through a range. ``send`` the bytes that the last stretch had; the next ones aim at WINDOW_BYTES.
+
+    The first is so narrow that even records of 1 MiB stay within bounds, so no statement runs long on a wrong average.
+    """
+    width = WINDOW_RECORDS_FIRST
+    while start < end:
+        stop = min(end, start + width)
+        had_bytes = yield OffsetRange(start, stop)
+        per_record = max(1.0, (had_bytes or 0) / (stop - start))
+        width = max(1, min(width * WINDOW_GROWTH_MAX, int(WINDOW_BYTES / per_record)))
+        start = stop
+
+
+WINDOW_RECORDS_FIRST = 64
+WINDOW_GROWTH_MAX = 16
+WINDOW_BYTES = 32 << 20
