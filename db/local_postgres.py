@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import pwd
 import secrets
 import shutil
 import signal
@@ -150,15 +151,11 @@ class LocalPostgres:
 
     def _prepare(self) -> None:
         """Choose binaries and account, and make the data folder if it is not there."""
-        self._make_parent()
-        self._account = server_account(self.data)
-        self._bin = find_binaries(self.data)
-        if self._account and not can_enter(self._account, self.data.parent):
-            raise ConfigurationError(f"as root, PostgreSQL runs as {self._account.pw_name}, who cannot enter {self.data.parent}: "
-                                     "choose another data folder")
-        if self._account and not can_enter(self._account, self._bin / "postgres"):
-            self._bin = copy_binaries(self._bin, self.data.with_name(".postgres-programs"))
         with self._folder_lock():
+            self._account = server_account(self.data)
+            self._bin = find_binaries(self.data)
+            if self._account:
+                self._check_reach(self._account)
             if not self.data.exists() or not any(self.data.iterdir()):
                 self._initialise()
         if not (self.data / "PG_VERSION").exists():
@@ -166,25 +163,25 @@ class LocalPostgres:
         if not self.password_file.exists():
             raise ConfigurationError(f"{self.password_file} is missing: without it nobody can log in to {self.data}")
 
-    def _make_parent(self) -> None:
-        parent = self.data.parent
-        try:
-            parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigurationError(f"cannot make the folder {parent}: {error.strerror}") from None
-        for folder in (parent, self.data):
-            if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
-                raise ConfigurationError(f"cannot write in {folder}: make it writable, or choose another data folder")
+    def _check_reach(self, account: pwd.struct_passwd) -> None:
+        if not can_enter(account, self.data.parent):
+            raise ConfigurationError(f"as root, PostgreSQL runs as {account.pw_name}, who cannot enter {self.data.parent}: "
+                                     "choose another data folder")
+        if not can_enter(account, self._bin / "postgres"):
+            self._bin = copy_binaries(self._bin, self.data.with_name(".postgres-programs"))
 
     @contextlib.contextmanager
     def _folder_lock(self) -> Iterator[None]:
-        """Two starters at once make one data folder."""
+        """Two starters at once make one data folder. Taking it also shows whether we may write here at all."""
         try:
-            with open(self.data.with_name(self.data.name + ".lock"), "w") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                yield
-        except PermissionError as error:
-            raise ConfigurationError(f"cannot write {error.filename}: make the folder writable, or choose another data folder") from None
+            self.data.parent.mkdir(parents=True, exist_ok=True)
+            file = open(self.data.with_name(self.data.name + ".lock"), "w")  # noqa: SIM115
+        except OSError as error:
+            raise ConfigurationError(f"cannot write in {self.data.parent} ({error.strerror}): make it writable, "
+                                     "or choose another data folder") from None
+        with file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _initialise(self) -> None:
         """Make the data folder, whole or not at all: elsewhere first, then renamed."""
