@@ -1,0 +1,169 @@
+"""What may be asked of the cluster's metadata: frozen values and their JSON form, which is what the WAL stores.
+
+A command decides nothing and reads no clock: the times, random ids and lists of live brokers that ``apply`` needs are in
+it, put there by the manager that proposes it. A type's name and fields never change their meaning, because old WAL
+entries are folded again; a new meaning is a new type. Golden vectors: tests/data/commands.json.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from myqueue.errors import BadRequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Noop:
+    """Changes nothing: the marker with which a leader begins its term."""
+
+    TYPE: ClassVar[str] = "noop"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A manager as a voter: it counts only with this disk."""
+
+    node_id: int
+    url: str
+    disk_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InitCluster:
+    """The first entry of the log: names the cluster and its voters."""
+
+    cluster_id: str
+    members: tuple[Member, ...]
+    TYPE: ClassVar[str] = "init_cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class AddBroker:
+    """A broker is there. The disk is its identity: the same disk keeps its id and takes the new address."""
+
+    disk_id: str
+    host: str
+    port: int
+    database: dict
+    TYPE: ClassVar[str] = "add_broker"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveBroker:
+    """Refused while the broker holds partitions."""
+
+    broker_id: int
+    TYPE: ClassVar[str] = "remove_broker"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """A new topic, its leaders spread over the live brokers."""
+
+    topic: str
+    partitions: int = 1
+    replication_factor: int = 1
+    config: dict = dataclasses.field(default_factory=dict)
+    created_at: int = 0  # microseconds since 1970
+    live_brokers: tuple[int, ...] | None = None  # filled in by the write manager
+    TYPE: ClassVar[str] = "create_topic"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """The topic and its registrations go; its name may be used again, its id never."""
+
+    topic: str
+    TYPE: ClassVar[str] = "delete_topic"
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartition:
+    """One partition more."""
+
+    topic: str
+    live_brokers: tuple[int, ...] | None = None
+    TYPE: ClassVar[str] = "add_partition"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterProducers:
+    """An id for each topic; with ``create`` a topic that is not there is made, with one partition."""
+
+    topics: tuple[str, ...]
+    create: bool = True
+    created_at: int = 0
+    live_brokers: tuple[int, ...] | None = None
+    TYPE: ClassVar[str] = "register_producers"
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterConsumers:
+    """An id for each topic, or none at all where a topic is unknown."""
+
+    topics: tuple[str, ...]
+    start: str = "earliest"
+    created_at: int = 0
+    TYPE: ClassVar[str] = "register_consumers"
+
+
+Command = Noop | InitCluster | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition | RegisterProducers | RegisterConsumers
+BY_TYPE: dict[str, type] = {cls.TYPE: cls for cls in typing.get_args(Command)}
+_HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member)}
+
+
+def to_json(command: Command) -> dict[str, Any]:
+    """The command as the WAL stores it: ``type`` and every field."""
+    return {"type": command.TYPE, **_fields_to_json(command)}
+
+
+def from_json(body: object) -> Command:
+    """The command that a JSON object stands for.
+
+    Raises:
+        BadRequestError: an unknown type or field, a missing one, or one of the wrong type.
+    """
+    cls = BY_TYPE.get(body.get("type", "")) if isinstance(body, dict) and isinstance(body.get("type"), str) else None
+    if cls is None:
+        raise BadRequestError(f"there is no such command; known are {', '.join(sorted(BY_TYPE))}")
+    return _object(cls, {name: value for name, value in body.items() if name != "type"}, cls.TYPE)
+
+
+def _fields_to_json(value: Any) -> dict[str, Any]:
+    return {field.name: _value_to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+def _value_to_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_value_to_json(item) for item in value]
+    return _fields_to_json(value) if dataclasses.is_dataclass(value) else value
+
+
+def _object(cls: type, body: dict[str, Any], where: str) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    unknown = sorted(set(body) - set(fields))
+    missing = sorted(name for name, field in fields.items() if name not in body and field.default is dataclasses.MISSING
+                     and field.default_factory is dataclasses.MISSING)
+    if unknown or missing:
+        raise BadRequestError(f"{where}: {'no field' if unknown else 'missing'} {', '.join(unknown or missing)}")
+    return cls(**{name: _value(_HINTS[cls][name], value, f"{where}.{name}") for name, value in body.items()})
+
+
+def _value(kind: Any, value: Any, where: str) -> Any:
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return None if value is None else _value(typing.get_args(kind)[0], value, where)
+    if typing.get_origin(kind) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise BadRequestError(f"{where} must be a list")
+        return tuple(_value(typing.get_args(kind)[0], item, where) for item in value)
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise BadRequestError(f"{where} must be an object")
+        return _object(kind, value, where)  # type: ignore[arg-type]
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise BadRequestError(f"{where} must be of type {kind.__name__}")
+    return value
