@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flask import Blueprint, Flask, Response, g, jsonify, request
+from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException
 
 from ..clock import SystemClock
@@ -56,13 +57,14 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
     def end(response: Response) -> Response:
         response.headers.setdefault(routes.NODE, node)
         response.headers[routes.REQUEST_ID] = getattr(g, "request_id", "")
-        route = request.url_rule.rule if request.url_rule else "unknown"
+        route = g.get("route") or (request.url_rule.rule if request.url_rule else "unknown")  # a proxy names it itself
         metrics.REQUESTS.labels(route, request.method, response.status_code).inc()
         metrics.REQUEST_SECONDS.labels(route).observe(clock.monotonic() - getattr(g, "began", clock.monotonic()))
         return response
 
     app.register_error_handler(MyQueueError, native_error)
     app.register_error_handler(HTTPException, lambda error: native_error(from_http(error)))
+    app.register_error_handler(ParseException, lambda error: native_error(from_framing(error)))
     app.register_error_handler(Exception, lambda error: native_error(from_bug(error)))
 
     @app.get(routes.LIVEZ)
@@ -102,6 +104,11 @@ def from_http(error: HTTPException) -> MyQueueError:
     if kind is TooLargeError:
         return TooLargeError("the request body is too large; nothing was stored")
     return BadRequestError(error.description or None)
+
+
+def from_framing(error: Exception) -> MyQueueError:
+    """A body whose chunks are wrong, or that ends too soon: found while a view reads it."""
+    return BadRequestError(f"the request's body is not well framed ({type(error).__name__}); it was not carried out")
 
 
 def from_bug(error: Exception) -> MyQueueError:
