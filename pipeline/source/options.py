@@ -84,7 +84,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         bootstrap=given[BOOTSTRAP], **_choice(given), starting=starting, starting_at=starting_at, ending=ending, ending_at=ending_at,
         min_partitions=_number(given, "minPartitions", 1, 1, 100_000), include_headers=_boolean(given, "includeHeaders", False),
         fail_on_data_loss=_boolean(given, "failOnDataLoss", True), cut=cut_from_json(given["cut"]) if "cut" in given else None,
-        range_bytes=_number(given, "rangeBytes", RANGE_BYTES, 1 << 16, 1 << 40), batch_bytes=_number(given, "batchBytes", BATCH_BYTES, 1 << 12, 1 << 28),
+        range_bytes=_number(given, "rangeBytes", RANGE_BYTES, 1 << 16, 1 << 40),
+        batch_bytes=_number(given, "batchBytes", BATCH_BYTES, 1 << 12, 1 << 28),
         request_timeout_seconds=_number(given, "requestTimeoutSeconds", 10, 1, 3600),
         statement_timeout_seconds=_number(given, "statementTimeoutSeconds", 120, 1, 86_400))
 

@@ -31,7 +31,7 @@ class LogFiller:
         for partition in range(partitions):
             id_ = PartitionId(topic_id, partition)
             self._heads[id_] = {"lsn": 0, "offset": 0, "epoch": 1, "chain": GENESIS, "time": FIRST_TIME}
-            self._execute("INSERT INTO partition_state (topic_id, partition, promised_epoch, leader_epoch, voters) VALUES (%s, %s, 1, 1, '{\"1\": null}')", *id_)
+            self._execute("INSERT INTO partition_state (topic_id, partition, promised_epoch, leader_epoch) VALUES (%s, %s, 1, 1)", *id_)
             self._execute("INSERT INTO partition_commit VALUES (%s, %s)", *id_)
             self.add_marker(id_)
 
@@ -46,10 +46,9 @@ class LogFiller:
         """One request of one or more blocks. Gives its first offset."""
         first, blocks = self._heads[id_]["offset"], blocks_of(pack(records))
         for index, block in enumerate(blocks):
-            self._entry(id_, RECORDS, block.count, index, len(blocks),
-                        [column and list(elements(column, block.count)) for column in (block.keys, block.values, block.headers)]
-                        + [block.timestamps and [raw and int.from_bytes(raw, "big", signed=True) for raw in elements(block.timestamps, block.count)], None],
-                        (block.keys, block.values, block.headers, block.timestamps, None))
+            keys, values, headers, times = (column and list(elements(column, block.count)) for column in block[1:])
+            times = times and [raw and int.from_bytes(raw, "big", signed=True) for raw in times]
+            self._entry(id_, RECORDS, block.count, index, len(blocks), [keys, values, headers, times, None], (*block[1:], None))
         self._write_head(id_, committed)
         return first
 
@@ -64,7 +63,8 @@ class LogFiller:
 
     def _entry(self, id_: PartitionId, kind: int, count: int, index: int, total: int, stored: list, chained: tuple) -> None:
         head = self._heads[id_]
-        numbers = EntryHead(*id_, head["lsn"], head["epoch"], kind, head["offset"], count, head["time"], NO_PRODUCER, NO_PRODUCER, NO_PRODUCER, index, total)
+        numbers = EntryHead(*id_, head["lsn"], head["epoch"], kind, head["offset"], count, head["time"],
+                            NO_PRODUCER, NO_PRODUCER, NO_PRODUCER, index, total)
         chain = entry_chain(head["chain"], numbers, *chained)
         segment = self._segments[id_.topic_id]
         self._execute("INSERT INTO segment_start VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING", *id_, segment, head["lsn"], head["offset"])
@@ -73,9 +73,9 @@ class LogFiller:
 
     def _write_head(self, id_: PartitionId, committed: bool) -> None:
         head = self._heads[id_]
-        self._execute("UPDATE partition_state SET end_lsn = %s, end_offset = %s, end_epoch = %s, end_chain = %s, last_append_time = %s, segment_id = %s "
-                      "WHERE topic_id = %s AND partition = %s", head["lsn"], head["offset"], head["epoch"], head["chain"], head["time"] - 1,
-                      self._segments[id_.topic_id], *id_)
+        self._execute("UPDATE partition_state SET end_lsn = %s, end_offset = %s, end_epoch = %s, end_chain = %s, last_append_time = %s, "
+                      "segment_id = %s WHERE topic_id = %s AND partition = %s",
+                      head["lsn"], head["offset"], head["epoch"], head["chain"], head["time"] - 1, self._segments[id_.topic_id], *id_)
         if committed:
             self._execute("UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s WHERE topic_id = %s AND partition = %s",
                           head["lsn"], head["offset"], *id_)

@@ -1,0 +1,67 @@
+"""What an audit says: findings with a place, what could not be checked, and the exit code that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CLEAN, FINDINGS, INCOMPLETE, USAGE = 0, 1, 2, 3  # exit codes
+
+# Each check's stable name, with what it means when it is found.
+CHECKS = {
+    "gap": "entries are missing: the lsns are not contiguous",
+    "offset_gap": "the offsets of two neighbouring entries do not meet",
+    "count": "the committed records are not as many as the committed end says",
+    "chain_content": "an entry's content does not match its chain: one of them was changed",
+    "chain_value": "an entry's stored chain was changed; its content is intact",
+    "order": "an epoch or an append time is lower than the one before it",
+    "commit_position": "the committed end is not the border of an entry, or lies outside the log",
+    "head_row": "the head row contradicts the last entry",
+    "fault": "the broker itself has declared this log at fault and serves it no longer",
+    "wal_gap": "a manager's WAL misses an index",
+    "wal_chain": "an entry of a manager's WAL does not match its chain",
+    "wal_command": "a manager's WAL holds a command that is not known",
+    "wal_fold": "a manager's metadata tables are not what its WAL folds to",
+    "wal_divergence": "two managers' WALs differ at the same committed index",
+    "state_digest": "two managers' metadata differ at the same index",
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """One thing that is wrong, with its place: of a log (topic, partition, lsn, offsets) or of a manager (node, WAL index, table)."""
+
+    check: str
+    node: str
+    topic: str = ""
+    partition: int = -1
+    lsn: int = -1
+    start_offset: int = -1
+    end_offset: int = -1
+    detail: str = ""
+
+    def place(self) -> str:
+        """Where, for people."""
+        where = [self.node]
+        if self.topic:
+            where.append(f"{self.topic}/{self.partition}")
+        if self.lsn >= 0:
+            where.append(f"{'lsn' if self.topic else 'index'} {self.lsn}")
+        if self.start_offset >= 0:
+            where.append(f"offsets {self.start_offset}-{self.end_offset - 1}" if self.end_offset > self.start_offset + 1
+                         else f"offset {self.start_offset}")
+        return " ".join(where)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Skipped:
+    """Something that could not be checked, and why. An audit with one of these is never clean."""
+
+    node: str
+    what: str
+    why: str
+
+
+def exit_code(findings: Sequence[Finding], skipped: Sequence[Skipped]) -> int:
+    """Findings count more than what was left out: both are shown."""
+    return FINDINGS if findings else INCOMPLETE if skipped else CLEAN

@@ -1,0 +1,128 @@
+"""The audit of the brokers' logs: survey, plan, execute, judge. Who executes the plan is an argument: Spark, or a plain loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from myqueue.errors import MyQueueError
+from myqueue.protocol.types import OffsetRange, PartitionInfo, TopicPartition
+
+from ..cluster import Cluster
+from ..databases import Limits, rows_of, snapshot_cursor
+from ..source.cuts import CutPartition
+from ..source.planner import database_of
+from ..source.positions import Position, read_positions
+from . import statements
+from .findings import Finding, Skipped
+from .log_checks import StretchFacts, check_stretch, finding_of, findings_of, judge_head
+from .stretches import Stretch, plan_stretches, spread
+
+Execute = Callable[[Sequence[Sequence[Stretch]], Limits], Iterable[StretchFacts]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCoverage:
+    """What was checked of one replica."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    leads: bool
+    offsets: OffsetRange  # committed
+    entries: int
+    records: int  # committed, counted
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    info: PartitionInfo
+    broker_id: int
+    position: Position
+
+
+@dataclass(slots=True)
+class LogAudit:
+    """What the audit of the logs found."""
+
+    partitions: list[PartitionCoverage] = field(default_factory=list)
+    cut: list[CutPartition] = field(default_factory=list)  # the leaders' committed ends, at the survey
+    findings: list[Finding] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+
+def audit_logs(cluster: Cluster, partitions: Sequence[PartitionInfo], limits: Limits, execute: Execute, *,
+               range_bytes: int, tasks_per_broker: int) -> LogAudit:
+    """Check every replica of these partitions. What cannot be reached is skipped and said, never passed over."""
+    audit = LogAudit()
+    replicas = _survey(cluster, partitions, limits, audit)
+    stretches = [stretch for replica in replicas for stretch in plan_stretches(
+        replica.broker_id, database_of(cluster, replica.broker_id), replica.info.topic, replica.position, range_bytes)]
+    facts = list(execute(spread(stretches, tasks_per_broker), limits)) if stretches else []
+    audit.findings = _without_echoes([*audit.findings, *findings_of(facts)])
+    audit.skipped += [Skipped(f"broker-{fact.broker_id}", f"{fact.topic}/{fact.partition} lsn {fact.from_lsn} to {fact.to_lsn - 1}", fact.error)
+                      for fact in facts if fact.error]
+    for replica in replicas:
+        _cover(audit, replica, [fact for fact in facts if (fact.broker_id, fact.topic, fact.partition)
+                                == (replica.broker_id, replica.info.topic, replica.info.partition)])
+    return audit
+
+
+def execute_here(tasks: Sequence[Sequence[Stretch]], limits: Limits) -> list[StretchFacts]:
+    """The plan without Spark: a thread per task, all at once (the plan bounds them per broker)."""
+    with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
+        return [fact for facts in pool.map(lambda task: [check_stretch(stretch, limits) for stretch in task], tasks) for fact in facts]
+
+
+def _survey(cluster: Cluster, partitions: Sequence[PartitionInfo], limits: Limits, audit: LogAudit) -> list[_Replica]:
+    by_broker: dict[int, list[PartitionInfo]] = {}
+    for info in partitions:
+        if info.leader is None:
+            audit.skipped.append(Skipped("managers", f"{info.topic}/{info.partition}", f"it has no leader now ({info.status})"))
+        for broker_id in sorted({*info.replicas, *([] if info.leader is None else [info.leader])}):
+            by_broker.setdefault(broker_id, []).append(info)
+    replicas = []
+    for broker_id, infos in sorted(by_broker.items()):
+        try:
+            replicas += _survey_broker(cluster, broker_id, infos, limits, audit)
+        except MyQueueError as error:
+            audit.skipped.append(Skipped(f"broker-{broker_id}", f"{len(infos)} partitions", error.message))
+    return replicas
+
+
+def _survey_broker(cluster: Cluster, broker_id: int, infos: Sequence[PartitionInfo], limits: Limits, audit: LogAudit) -> list[_Replica]:
+    topic_ids = sorted({info.topic_id for info in infos})
+    with snapshot_cursor(database_of(cluster, broker_id), limits) as cursor:
+        positions = read_positions(cursor, topic_ids)
+        heads = {(head["topic_id"], head["partition"]): head for head in rows_of(cursor, statements.HEADS, {"topic_ids": topic_ids})}
+    replicas = []
+    for info in infos:
+        at = (info.topic_id, info.partition)
+        if at not in heads:
+            audit.skipped.append(Skipped(f"broker-{broker_id}", f"{info.topic}/{info.partition}", "the broker does not hold it"))
+            continue
+        audit.findings += [finding_of(broker_id, info.topic, info.partition, damage) for damage in judge_head(heads[at])]
+        replicas.append(_Replica(info, broker_id, positions[at]))  # type: ignore[index]
+    return replicas
+
+
+def _without_echoes(findings: list[Finding]) -> list[Finding]:
+    """Where the last entries are missing, the head row contradicts what is left: that is the gap again, not another fault."""
+    gaps = {(found.node, found.topic, found.partition, found.lsn) for found in findings if found.check == "gap"}
+    return [found for found in findings
+            if not (found.check == "head_row" and (found.node, found.topic, found.partition, found.lsn + 1) in gaps)]
+
+
+def _cover(audit: LogAudit, replica: _Replica, facts: Sequence[StretchFacts]) -> None:
+    info, broker_id, readable = replica.info, replica.broker_id, replica.position.readable
+    records = sum(fact.committed_records for fact in facts)
+    node, complete = f"broker-{broker_id}", not any(fact.error for fact in facts)
+    told = any((found.node, found.topic, found.partition) == (node, info.topic, info.partition) for found in audit.findings)
+    if complete and not told and records != len(readable):
+        audit.findings.append(Finding("count", node, info.topic, info.partition, start_offset=readable.start, end_offset=readable.end,
+                                      detail=f"{records} committed records are stored, the committed end says {len(readable)}"))
+    audit.partitions.append(PartitionCoverage(info.topic, info.partition, broker_id, info.leader == broker_id, readable,
+                                              sum(fact.entries for fact in facts), records))
+    if info.leader == broker_id:
+        audit.cut.append(CutPartition(TopicPartition(info.topic, info.partition), replica.position.id, readable))

@@ -1,0 +1,202 @@
+"""PURE: what the metadata tables must hold, given the WAL's commands.
+
+Written from the meaning of the commands alone and apart from the managers' own ``apply`` (the pipeline imports no
+service): a second opinion, so that a fault in one of the two shows as a difference. A command that cannot be applied
+changes nothing; a command that a client repeated (same client and sequence) is applied once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from myqueue.errors import BadRequestError
+from myqueue.protocol.names import check_topic_name
+
+Row = dict[str, Any]
+KEYS = {"cluster": (), "id_counter": ("kind",), "member": ("node_id",), "broker": ("broker_id",), "topic": ("topic_id",),
+        "partition": ("topic_id", "partition"), "producer": ("producer_id", "topic_id"), "consumer": ("consumer_id", "topic_id")}
+OF_TOPIC = ("topic", "partition", "producer", "consumer")
+PARTITIONS_MAX = 10_000
+
+
+class NotApplicableError(Exception):
+    """The command was refused: it changes nothing."""
+
+
+class UnknownCommandError(Exception):
+    """A type of command that this code does not know: nothing can be said about what follows."""
+
+
+@dataclass(slots=True)
+class Metadata:
+    """The tables as rows by key; ``cluster`` has one row with the key ()."""
+
+    tables: dict[str, dict[tuple, Row]] = field(default_factory=lambda: {table: {} for table in KEYS})
+    written_at: dict[tuple[str, tuple], int] = field(default_factory=dict)  # which WAL index wrote a row (or removed it) last
+    sessions: dict[str, int] = field(default_factory=dict)
+
+    def topic_named(self, name: str) -> Row | None:
+        return next((row for row in self.tables["topic"].values() if row["name"] == name), None)
+
+    def partitions_of(self, topic_id: int) -> list[Row]:
+        return [row for row in self.tables["partition"].values() if row["topic_id"] == topic_id]
+
+
+def fold(metadata: Metadata, index: int, command: Mapping[str, Any], client_id: str | None = None, client_seq: int | None = None) -> None:
+    """Apply the committed entry at ``index``. Raises UnknownCommandError."""
+    if client_id is not None and client_seq is not None:
+        if client_seq <= metadata.sessions.get(client_id, -1):
+            return
+        metadata.sessions[client_id] = client_seq
+    handler = HANDLERS.get(command.get("type", ""))
+    if handler is None:
+        raise UnknownCommandError(f"there is no command of type {command.get('type')!r}")
+    draft = _Draft(metadata)
+    try:
+        handler(draft, command)
+    except (NotApplicableError, BadRequestError):
+        return
+    draft.write(index)
+
+
+class _Draft:
+    """A command's changes, kept apart until it is known that it applies as a whole."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.now = metadata
+        self.put_rows: dict[tuple[str, tuple], Row] = {}
+        self.gone_topics: list[int] = []
+
+    def write(self, index: int) -> None:
+        for topic_id in self.gone_topics:
+            for table in OF_TOPIC:
+                rows = self.now.tables[table]
+                for key in [key for key, row in rows.items() if row["topic_id"] == topic_id]:
+                    del rows[key]
+                    self.now.written_at[table, key] = index
+        for (table, key), row in self.put_rows.items():
+            self.now.tables[table][key] = row
+            self.now.written_at[table, key] = index
+
+    def put(self, table: str, row: Row) -> None:
+        self.put_rows[table, tuple(row[name] for name in KEYS[table])] = row
+
+    def next_id(self, kind: str) -> int:
+        row = self.put_rows.get(("id_counter", (kind,))) or self.now.tables["id_counter"].get((kind,)) or {"last_id": 0}
+        self.put("id_counter", {"kind": kind, "last_id": row["last_id"] + 1})
+        return row["last_id"] + 1
+
+    def topic(self, name: str) -> Row | None:
+        made = (row for (table, _), row in self.put_rows.items() if table == "topic" and row["name"] == name)
+        return next(made, None) or self.now.topic_named(name)
+
+    def require_topic(self, name: str) -> Row:
+        topic = self.topic(check_topic_name(name))
+        if topic is None:
+            raise NotApplicableError(f"no topic {name}")
+        return topic
+
+    def leaders(self, live: Any, count: int) -> list[Row]:
+        """A broker per new partition: each time the live one that leads the fewest, the lowest id among equals."""
+        active = {row["broker_id"]: row for row in self.now.tables["broker"].values()
+                  if row["status"] == "ACTIVE" and row["broker_id"] in (live or ())}
+        if not active:
+            raise NotApplicableError("no live broker")
+        led = dict.fromkeys(active, 0)
+        placed = [row for (table, _), row in self.put_rows.items() if table == "partition"]
+        for row in [*self.now.tables["partition"].values(), *placed]:
+            if row["leader"] in led:
+                led[row["leader"]] += 1
+        chosen = []
+        for _ in range(count):
+            broker_id = min(led, key=lambda one: (led[one], one))
+            led[broker_id] += 1
+            chosen.append(active[broker_id])
+        return chosen
+
+    def place(self, topic_id: int, first: int, brokers: list[Row], replication_factor: int) -> None:
+        for partition, broker in enumerate(brokers, first):
+            self.put("partition", {"topic_id": topic_id, "partition": partition, "replication_factor": replication_factor, "epoch": 1,
+                                   "status": "ACTIVE", "leader": broker["broker_id"],
+                                   "voters": {str(broker["broker_id"]): broker["disk_id"]}, "learners": []})
+
+    def create_topic(self, name: str, partitions: int, config: Row, command: Mapping[str, Any]) -> Row:
+        brokers = self.leaders(command.get("live_brokers"), partitions)
+        topic = {"topic_id": self.next_id("topic"), "name": name, "replication_factor": 1, "config": config,
+                 "created_at": command.get("created_at", 0)}
+        self.put("topic", topic)
+        self.place(topic["topic_id"], 0, brokers, 1)
+        return topic
+
+
+def _noop(_draft: _Draft, _command: Mapping[str, Any]) -> None:
+    """A leader's marker."""
+
+
+def _init_cluster(draft: _Draft, command: Mapping[str, Any]) -> None:
+    if draft.now.tables["member"]:
+        raise NotApplicableError("initialised before")
+    draft.put("cluster", {"cluster_id": command["cluster_id"]})
+    for member in command["members"]:
+        draft.put("member", {**member, "voter": True})
+
+
+def _add_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
+    known = [row["broker_id"] for row in draft.now.tables["broker"].values() if row["disk_id"] == command["disk_id"]]
+    broker_id = known[0] if known else draft.next_id("broker")
+    draft.put("broker", {"broker_id": broker_id, "status": "ACTIVE", **{name: command[name] for name in ("disk_id", "host", "port", "database")}})
+
+
+def _remove_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
+    row = draft.now.tables["broker"].get((command["broker_id"],))
+    leads = any(one["leader"] == command["broker_id"] for one in draft.now.tables["partition"].values())
+    if row is None or row["status"] == "REMOVED" or leads:
+        raise NotApplicableError("no such broker, or it holds partitions")
+    draft.put("broker", {**row, "status": "REMOVED"})
+
+
+def _create_topic(draft: _Draft, command: Mapping[str, Any]) -> None:
+    name, partitions = check_topic_name(command["topic"]), command.get("partitions", 1)
+    if draft.topic(name) is not None or not 1 <= partitions <= PARTITIONS_MAX or command.get("replication_factor", 1) != 1:
+        raise NotApplicableError("exists, or bad numbers")
+    draft.create_topic(name, partitions, command.get("config", {}), command)
+
+
+def _delete_topic(draft: _Draft, command: Mapping[str, Any]) -> None:
+    draft.gone_topics.append(draft.require_topic(command["topic"])["topic_id"])
+
+
+def _add_partition(draft: _Draft, command: Mapping[str, Any]) -> None:
+    topic = draft.require_topic(command["topic"])
+    first = len(draft.now.partitions_of(topic["topic_id"]))
+    if first >= PARTITIONS_MAX:
+        raise NotApplicableError("too many partitions")
+    draft.place(topic["topic_id"], first, draft.leaders(command.get("live_brokers"), 1), topic["replication_factor"])
+
+
+def _register_producers(draft: _Draft, command: Mapping[str, Any]) -> None:
+    for name in dict.fromkeys(command["topics"]):
+        topic = draft.topic(check_topic_name(name))
+        if topic is None:
+            if not command.get("create", True):
+                raise NotApplicableError(f"no topic {name}")
+            topic = draft.create_topic(name, 1, {}, command)
+        draft.put("producer", {"producer_id": draft.next_id("producer"), "topic_id": topic["topic_id"], "created_at": command.get("created_at", 0)})
+
+
+def _register_consumers(draft: _Draft, command: Mapping[str, Any]) -> None:
+    start = command.get("start", "earliest")
+    if start not in ("earliest", "latest"):
+        raise NotApplicableError("bad start")
+    for topic in [draft.require_topic(name) for name in dict.fromkeys(command["topics"])]:
+        draft.put("consumer", {"consumer_id": draft.next_id("consumer"), "topic_id": topic["topic_id"], "start": start,
+                               "created_at": command.get("created_at", 0)})
+
+
+HANDLERS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
+    "noop": _noop, "init_cluster": _init_cluster, "add_broker": _add_broker, "remove_broker": _remove_broker, "create_topic": _create_topic,
+    "delete_topic": _delete_topic, "add_partition": _add_partition, "register_producers": _register_producers,
+    "register_consumers": _register_consumers,
+}

@@ -1,0 +1,88 @@
+"""What every job does around its work: arguments to settings, errors to one sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from myqueue.errors import BadRequestError, ConfigurationError, MyQueueError, UnavailableError
+from myqueue.settings import add_arguments, load
+
+from ..audit.findings import FINDINGS, INCOMPLETE, USAGE
+from ..databases import Limits
+from ..settings import PipelineSettings
+
+EXIT_CODES = "Exit codes: 0 clean and complete, 1 findings or counts that differ, 2 not everything could be checked, 3 usage."
+
+
+class JobParser(argparse.ArgumentParser):
+    """A parser whose usage errors end with 3, as the jobs' exit codes have it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message} (--help says more)\n")
+
+
+def job_parser(name: str, description: str) -> JobParser:
+    parser = JobParser(prog=f"spark-submit {name}", description=description, epilog=EXIT_CODES)
+    add_arguments(parser, PipelineSettings)
+    return parser
+
+
+def parse(parser: JobParser, argv: Sequence[str]) -> tuple[PipelineSettings, argparse.Namespace]:
+    """Flags and environment to settings, with the folder made. A mistake ends with a sentence and exit code 3."""
+    flags = parser.parse_args(argv)
+    try:
+        settings = load(PipelineSettings, vars(flags), os.environ)
+        make_folder(settings.out)
+    except ConfigurationError as error:
+        parser.error(error.message)
+    return settings, flags
+
+
+def make_folder(path: str) -> Path:
+    """Raises ConfigurationError where it cannot be made or written."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(f"--out {path}: {error.strerror}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"--out {path}: not writable")
+    return folder
+
+
+def limits_of(settings: PipelineSettings) -> Limits:
+    return Limits(settings.request_timeout_seconds, settings.statement_timeout_seconds)
+
+
+def run(name: str, work: Callable[[], int]) -> int:
+    """Do the work; an error becomes one sentence and the exit code that fits."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return work()
+    except BadRequestError as error:
+        return _fail(name, error.message, USAGE)
+    except UnavailableError as error:
+        return _fail(name, error.message, INCOMPLETE)
+    except MyQueueError as error:
+        return _fail(name, error.message, FINDINGS)
+    except PySparkException as error:
+        sentence = sentence_of(str(error))
+        return _fail(name, sentence, INCOMPLETE if "UnreachableError" in str(error) else FINDINGS)
+
+
+def sentence_of(text: str) -> str:
+    """The one line of a Spark error that says what went wrong: our own error's, where a task raised one."""
+    ours = re.findall(r"myqueue\.errors\.\w+: (.+)", text)
+    return (ours[-1] if ours else text.strip().split("\n")[0])[:500]
+
+
+def _fail(name: str, sentence: str, code: int) -> int:
+    print(f"{name} failed: {sentence}", file=sys.stderr)
+    return code
