@@ -14,6 +14,7 @@ from myqueue.errors import ConfigurationError, MyQueueError
 
 DATABASE_URL = "MYQUEUE_DB_DATABASE_URL"
 ADMIN_URL = "MYQUEUE_DB_ADMIN_URL"
+ADMIN_PASSWORD_FILE = "MYQUEUE_DB_ADMIN_PASSWORD_FILE"  # noqa: S105
 OWNER_PASSWORD = "MYQUEUE_DB_OWNER_PASSWORD"  # noqa: S105 (a variable's name)
 READER_PASSWORD = "MYQUEUE_DB_READER_PASSWORD"  # noqa: S105
 
@@ -49,10 +50,11 @@ def _parser() -> argparse.ArgumentParser:
     for name, function, text in (("create", _create, "make a database per node, an owner and a read-only login"),
                                  ("drop", _drop, "remove the databases and roles that create made, with all data")):
         command = commands.add_parser(name, help=text, description=f"{text}. {ADMIN_URL} names the server and a role that may do this; "
-                                      f"passwords come by {OWNER_PASSWORD} and {READER_PASSWORD}. Repeating it changes nothing.")
+                                      f"its password may come by {ADMIN_PASSWORD_FILE}, the new ones come by {OWNER_PASSWORD} "
+                                      f"and {READER_PASSWORD}. Repeating it changes nothing.")
         command.set_defaults(command=function)
         command.add_argument("--prefix", required=True, help="begins the names made: PREFIX_owner, PREFIX_reader, PREFIX_broker_1 …")
-        command.add_argument("nodes", nargs="+", metavar="NODE", help="broker-1, manager-1 …")
+        command.add_argument("--nodes", required=True, metavar="NODE,…", type=lambda text: tuple(text.split(",")), help="broker-1,manager-1,…")
     return parser
 
 
@@ -123,8 +125,8 @@ def _status(arguments: argparse.Namespace, environment: Mapping[str, str]) -> in
 def _create(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from .provision import Names, create
 
-    names = Names(arguments.prefix, tuple(arguments.nodes))
-    create(_needed(environment, ADMIN_URL), names,
+    names = Names(arguments.prefix, arguments.nodes)
+    create(_admin_url(environment), names,
            owner_password=_needed(environment, OWNER_PASSWORD), reader_password=_needed(environment, READER_PASSWORD))
     print(f"{len(names.nodes)} databases are there, owned by {names.owner}, readable by {names.reader}")
     return 0
@@ -133,10 +135,23 @@ def _create(arguments: argparse.Namespace, environment: Mapping[str, str]) -> in
 def _drop(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from .provision import Names, drop
 
-    names = Names(arguments.prefix, tuple(arguments.nodes))
-    drop(_needed(environment, ADMIN_URL), names)
+    names = Names(arguments.prefix, arguments.nodes)
+    drop(_admin_url(environment), names)
     print(f"{len(names.nodes)} databases, {names.owner} and {names.reader} are gone")
     return 0
+
+
+def _admin_url(environment: Mapping[str, str]) -> str:
+    url = _needed(environment, ADMIN_URL)
+    if not environment.get(ADMIN_PASSWORD_FILE):
+        return url
+    from .engine import parse_url
+
+    try:
+        password = Path(environment[ADMIN_PASSWORD_FILE]).read_text().strip()
+    except OSError as error:
+        raise ConfigurationError(f"{ADMIN_PASSWORD_FILE}: cannot read {error.filename}: {error.strerror}") from None
+    return parse_url(url).set(password=password).render_as_string(hide_password=False)
 
 
 def _needed(environment: Mapping[str, str], name: str) -> str:

@@ -1,0 +1,160 @@
+"""``myqueue cluster``: a whole cluster on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import types
+from pathlib import Path
+
+from ..errors import ConfigurationError, UnavailableError
+from ..supervisor import Cluster, ClusterSpec
+from ..supervisor.spec import DEFAULT_PORT, PER_NODE, SHARED
+
+DEFAULT_DATA = ".myqueue"
+LOG_LINES = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``up``, ``down``, ``status``, ``reset`` for all of it; ``start`` … ``logs`` for one node."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: object, text: str, *, node: bool = False) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.add_argument("--data", type=Path, default=Path(os.environ.get("MYQUEUE_DATA") or DEFAULT_DATA),
+                          help=f"data folder (MYQUEUE_DATA; default: {DEFAULT_DATA} in the current folder)")
+        if node:
+            made.add_argument("node", metavar="NODE", help="balancer, manager-1, broker-1, postgres …")
+        made.set_defaults(run=run)
+        return made
+
+    up = command("up", _up, "start everything and return when it is ready; DATABASE_URL names a PostgreSQL server of your own to use instead "
+                            "of the embedded one")
+    up.add_argument("--brokers", type=int, metavar="N", help="how many brokers (default: 3, or as before)")
+    up.add_argument("--managers", type=int, metavar="N", help="how many managers, an odd number (default: 3, or as before)")
+    up.add_argument("--port", type=int, action="append", metavar="PORT",
+                    help=f"where the balancer listens on 127.0.0.1; may be repeated; 0 picks a free one (default: {DEFAULT_PORT}, or as before)")
+    up.add_argument("--postgres", choices=(SHARED, PER_NODE), help="one PostgreSQL for all nodes or one for each (default: shared, or as before)")
+    up.add_argument("--foreground", action="store_true", help="stay, and end everything on Ctrl-C or SIGTERM")
+    command("down", _down, "end everything; the data stays")
+    status = command("status", _status, "show every node with its state, URL, process id and database")
+    status.add_argument("--json", action="store_true", help="as JSON")
+    reset = command("reset", _reset, "end everything and delete all data")
+    reset.add_argument("--yes", action="store_true", help="yes, delete it")
+
+    for name, text in (("start", "start a node that is down"), ("stop", "end a node cleanly; it stays down"), ("restart", "stop and start a node"),
+                       ("kill", "kill -9 all processes of a node; it stays down"), ("pause", "freeze a node: it hears and says nothing"),
+                       ("resume", "let a frozen node go on")):
+        command(name, _node, text, node=True).set_defaults(verb=name)
+    logs = command("logs", _logs, "show the end of a node's log (supervisor: the supervisor's)", node=True)
+    logs.add_argument("--lines", type=int, default=LOG_LINES, metavar="N", help=f"how many lines (default: {LOG_LINES})")
+
+
+def _cluster(arguments: argparse.Namespace, spec: ClusterSpec | None = None) -> Cluster:
+    return Cluster(arguments.data, spec, server_url=os.environ.get("DATABASE_URL"), token=os.environ.get("MYQUEUE_TOKEN"))
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    cluster = _cluster(arguments, _spec(arguments))
+    signal.signal(signal.SIGTERM, _interrupt)
+    print(f"starting the cluster in {cluster.data} …", flush=True)
+    try:
+        cluster.up(attached=arguments.foreground)
+        _print_nodes(cluster.status())
+        if arguments.foreground:
+            print(f"ready: http://{cluster.bootstrap} (Ctrl-C ends it)", flush=True)
+            return _stay(cluster)
+    except KeyboardInterrupt:
+        print("\nended: everything was taken down again", file=sys.stderr)
+        return 1
+    print(f"ready: http://{cluster.bootstrap} (data in {cluster.data}, end it by: cluster down)")
+    return 0
+
+
+def _stay(cluster: Cluster) -> int:
+    try:
+        cluster.watch()
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # ending is bounded: a second Ctrl-C must not leave half of it
+        print("\nending …", flush=True)
+        cluster.down()
+        print("down: the data stays")
+        return 0
+    cluster.down()
+    raise UnavailableError(f"the supervisor ended by itself (log: {cluster.folder.logs / 'supervisor.log'})")
+
+
+def _interrupt(_number: int, _frame: types.FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _spec(arguments: argparse.Namespace) -> ClusterSpec | None:
+    """What was asked for over what is there; None if nothing was asked for and something is there."""
+    given = {name: getattr(arguments, name) for name in ("brokers", "managers", "postgres") if getattr(arguments, name) is not None}
+    if arguments.port:
+        given["ports"] = tuple(arguments.port)
+    before = Cluster(arguments.data).folder.load()
+    if before is None:
+        return ClusterSpec(**given)
+    if not given:
+        return None
+    merged = {"brokers": before.spec.brokers, "managers": before.spec.managers, "ports": before.spec.ports, "postgres": before.spec.postgres, **given}
+    return ClusterSpec(**merged)
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    cluster = _cluster(arguments)
+    cluster.down()
+    print(f"down: the data stays in {cluster.data}")
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    status = _cluster(arguments).status()
+    if arguments.json:
+        print(json.dumps(status, indent=2))
+    else:
+        _print_nodes(status)
+        print(f"{status['state']}: http://{status['bootstrap']} (data in {status['data']})")
+    return 0
+
+
+def _reset(arguments: argparse.Namespace) -> int:
+    cluster = _cluster(arguments)
+    if not arguments.yes:
+        print(f"myqueue: this deletes all data in {cluster.data}: say --yes if you mean it", file=sys.stderr)
+        return 2
+    cluster.reset()
+    print(f"gone: {cluster.data} and all its data")
+    return 0
+
+
+def _node(arguments: argparse.Namespace) -> int:
+    cluster = _cluster(arguments)
+    getattr(cluster, arguments.verb)(arguments.node)
+    node = cluster.node(arguments.node)
+    print(f"{arguments.node}: {node['state']}" + (f" as pid {node['pid']}" if node["pid"] else ""))
+    return 0
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    if arguments.lines < 1:
+        raise ConfigurationError(f"--lines is {arguments.lines}: it must be at least 1")
+    for line in _cluster(arguments).logs(arguments.node, arguments.lines):
+        print(line)
+    return 0
+
+
+def _print_nodes(status: dict) -> None:
+    rows = [("node", "state", "pid", "address", "database")]
+    for node in status["nodes"]:
+        database = node["database"]
+        state = node["state"] if node["ready"] or node["state"] != "up" else "up, not ready"
+        rows.append((node["name"], state, str(node["pid"] or "-"), node["url"] or "-",
+                     f"{database['host']}:{database['port']}/{database['name']}" if database else "-"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

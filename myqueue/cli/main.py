@@ -1,0 +1,60 @@
+"""The command line's tree: a table of groups, exit codes, and how errors are printed.
+
+A group is a module with ``add_arguments(parser)``, which sets a function of the parsed arguments as ``run``; it returns
+the exit code. Only the group that is called is imported, so that ``--help`` and small commands are quick.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import MyQueueError
+
+
+class Group(NamedTuple):
+    """One word after ``myqueue`` and the module of this package that is behind it."""
+
+    name: str
+    module: str
+    help: str
+
+
+GROUPS = (
+    Group("cluster", "cluster", "start, watch and stop a cluster on this machine"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse, run, print what went wrong in one sentence."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments = build_parser(words).parse_args(words)
+    try:
+        return int(arguments.run(arguments))
+    except MyQueueError as error:
+        print(f"myqueue: {error.message}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("myqueue: interrupted", file=sys.stderr)
+    except BrokenPipeError:  # the reader of our output has gone: nothing more to say
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser with every group's name and the whole of the group that the words call."""
+    parser = argparse.ArgumentParser(prog="myqueue", description="A distributed log queue that persists in PostgreSQL.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    called = next((word for word in words if not word.startswith("-")), None)
+    for group in GROUPS:
+        command = commands.add_parser(group.name, help=group.help, description=group.help)
+        if group.name == called:
+            importlib.import_module(f".{group.module}", __package__).add_arguments(command)
+    return parser

@@ -1,0 +1,347 @@
+"""A cluster on this machine, as the command line, the demo and the tests drive it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..client.transport import RequestsTransport
+from ..clock import SystemClock
+from ..errors import ConfigurationError, MyQueueError, UnavailableError
+from .control import ask
+from .folder import DataFolder, Saved
+from .plan import KINDS, MARK, Kind, make_plan
+from .process import descendants, is_alive, kill_trees, marked, signal_all
+from .spec import EXTERNAL, HOST, ClusterSpec
+
+UP_SECONDS = 120.0
+DOWN_SECONDS = 60.0
+NODE_SECONDS = 60.0
+LEFTOVER_SECONDS = 10.0
+POLL_SECONDS = 0.05
+PROBE_SECONDS = 2.0
+PROJECT = Path(__file__).resolve().parents[2]
+TAIL_LINES = 8
+
+_clock = SystemClock()
+
+
+class Cluster:
+    """One cluster and its data folder. Making the object starts nothing.
+
+    Args:
+        data: the data folder.
+        spec: the shape wanted; None takes what the folder holds, or the default.
+        kinds: how each kind of node is started.
+        server_url: a PostgreSQL server of one's own (``DATABASE_URL``) instead of the embedded one.
+        token: what clients of this cluster must show (``MYQUEUE_TOKEN``), for the readiness probes.
+        environment: more variables, by node name.
+    """
+
+    def __init__(self, data: Path | str, spec: ClusterSpec | None = None, *, kinds: Mapping[str, Kind] = KINDS, server_url: str | None = None,
+                 token: str | None = None, environment: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        self.folder = DataFolder(data)
+        self._spec, self._kinds, self._server_url = spec, kinds, server_url
+        self._token, self._environment = token, environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # --- what it is ---
+
+    @property
+    def data(self) -> Path:
+        return self.folder.path
+
+    @property
+    def bootstrap(self) -> str:
+        """The balancer as ``host:port``."""
+        return f"{HOST}:{self._saved().balancer_ports[0]}"
+
+    @property
+    def balancer_url(self) -> str:
+        return f"http://{self.bootstrap}"
+
+    def status(self) -> dict[str, Any]:
+        """The state of everything, as JSON values: "state" (up, starting, stopping, down), "data", "bootstrap" and "nodes".
+
+        A node has "name", "kind", "state" (see ``Node``), "ready", "pid", "url", "database" (without a password), "log", "exits".
+        """
+        saved = self._saved()
+        answer = self._ask_if_there()
+        if answer is None:
+            nodes = [{"name": name, "kind": name.partition("-")[0], "state": "down", "ready": False, "pid": None, "url": None, "database": None,
+                      "exits": 0, "last_exit_code": None, "log": str(self.folder.logs / f"{name}.log")} for name in saved.spec.names()]
+            phase = "down"
+        else:
+            nodes = [node for node in answer["nodes"] if node["kind"] != "databases"]
+            phase = {"running": "up"}.get(answer["phase"], answer["phase"])
+            with contextlib.closing(self._transport()) as transport:
+                for node in nodes:
+                    ready_url = node.pop("ready_url")
+                    node["ready"] = bool(node["ready"] and (not ready_url or _says_ready(transport, ready_url)))
+        return {"state": phase, "data": str(self.data), "bootstrap": f"{HOST}:{saved.balancer_ports[0]}",
+                "balancer_ports": list(saved.balancer_ports), "postgres": saved.spec.postgres, "pgpass": str(self.folder.pgpass_file), "nodes": nodes}
+
+    def node(self, name: str) -> dict[str, Any]:
+        """One node of ``status``.
+
+        Raises:
+            ConfigurationError: there is none of that name.
+        """
+        nodes = self.status()["nodes"]
+        for node in nodes:
+            if node["name"] == name:
+                return node
+        raise ConfigurationError(f"there is no node {name!r}: there are {', '.join(node['name'] for node in nodes)}")
+
+    def names(self) -> list[str]:
+        return list(self._saved().spec.names())
+
+    # --- all of it ---
+
+    def up(self, *, attached: bool = True, timeout_seconds: float = UP_SECONDS) -> None:
+        """Start everything; when this returns, every node is ready. A cluster that is up already is left as it is.
+
+        Args:
+            attached: the cluster ends with this process, however that ends; else it lives on in the background.
+
+        Raises:
+            ConfigurationError, UnavailableError: it could not be started; everything was taken down again.
+        """
+        if self.folder.is_supervised():
+            if self._spec is not None and self._wanted() != self._saved().spec:
+                raise ConfigurationError(f"the cluster in {self.data} is up in another shape: take it down first")
+            self._await_ready(self.names(), timeout_seconds)
+            return
+        self._end_leftovers()
+        saved = self.folder.prepare(self._wanted())
+        try:
+            self._spawn(saved, attached=attached)
+            self._await_ready(self.names(), timeout_seconds)
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self, timeout_seconds: float = DOWN_SECONDS) -> None:
+        """End everything cleanly, what a killed supervisor left behind included; nothing happens if it is down.
+
+        Raises:
+            UnavailableError: the supervisor did not end in time; everything was killed.
+        """
+        try:
+            if self.folder.is_supervised():
+                with contextlib.suppress(UnavailableError):  # it is ending already
+                    ask(self.folder, "down")
+                self._wait(lambda: not self.folder.is_supervised(), timeout_seconds, "the cluster did not end in time and was killed")
+        except UnavailableError:
+            self._kill_supervisor()
+            raise
+        finally:
+            self._forget_process()
+            self._end_leftovers()
+
+    def reset(self) -> None:
+        """Take it down and delete all its data, on a server of one's own too."""
+        saved = self._saved()
+        self.down()
+        if saved.spec.postgres == EXTERNAL:
+            self._drop_databases(saved)
+        self.folder.remove()
+
+    def watch(self) -> int:
+        """Wait until the supervisor this object started ends; its exit code."""
+        assert self._process is not None, "this object did not start the cluster"
+        return self._process.wait()
+
+    def __enter__(self) -> Cluster:
+        self.up()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.down()
+
+    # --- one node ---
+
+    def start(self, name: str, *, environment: Mapping[str, str] | None = None, timeout_seconds: float = NODE_SECONDS) -> None:
+        """Start a node that is down; returns when it is ready. ``environment`` is added for this start."""
+        ask(self.folder, "start", node=name, environment=dict(environment or {}))
+        try:
+            self._await_ready([name], timeout_seconds)
+        except UnavailableError:
+            with contextlib.suppress(MyQueueError):  # what matters is why it did not start
+                ask(self.folder, "stop", node=name)
+            raise
+
+    def stop(self, name: str, timeout_seconds: float = NODE_SECONDS) -> None:
+        """Ask a node to end and wait until it has; it stays down."""
+        self._take_down(name, "stop", timeout_seconds)
+
+    def kill(self, name: str, timeout_seconds: float = NODE_SECONDS) -> None:
+        """kill -9 of all processes of a node, as if its machine had crashed; it stays down."""
+        self._take_down(name, "kill", timeout_seconds)
+
+    def restart(self, name: str, timeout_seconds: float = NODE_SECONDS) -> None:
+        self.stop(name, timeout_seconds)
+        self.start(name, timeout_seconds=timeout_seconds)
+
+    def pause(self, name: str) -> None:
+        """Stop a node's processes where they stand: it hears and says nothing, but is not gone."""
+        ask(self.folder, "pause", node=name)
+
+    def resume(self, name: str) -> None:
+        ask(self.folder, "resume", node=name)
+
+    def logs(self, name: str, lines: int = 100) -> list[str]:
+        """The last lines of a node's log."""
+        known = [*self.names(), "supervisor"]
+        if name not in known:
+            raise ConfigurationError(f"there is no node {name!r}: there are {', '.join(known)}")
+        return self.folder.log_tail(name, lines)
+
+    # --- how ---
+
+    def _saved(self) -> Saved:
+        saved = self.folder.load()
+        if saved is None:
+            raise ConfigurationError(f"there is no cluster in {self.data}: start one by 'up'")
+        return saved
+
+    def _wanted(self) -> ClusterSpec | None:
+        if self._server_url and self._spec is not None:
+            return replace(self._spec, postgres=EXTERNAL)
+        return self._spec
+
+    def _transport(self) -> RequestsTransport:
+        return RequestsTransport(token=self._token, connect_timeout_seconds=PROBE_SECONDS)
+
+    def _ask_if_there(self) -> dict[str, Any] | None:
+        try:
+            return ask(self.folder, "status") if self.folder.is_supervised() else None
+        except UnavailableError:
+            if self.folder.is_supervised():
+                raise
+            return None  # it ended just now
+
+    def _spawn(self, saved: Saved, *, attached: bool) -> None:
+        places = self.folder.places(saved, self._server_url)
+        specs = [replace(spec, environment={**spec.environment, **self._environment.get(spec.name, {})})
+                 for spec in make_plan(saved.spec, places, self._kinds)]
+        self.folder.before_start(saved, places)
+        plan = json.dumps({"attached": attached, "nodes": [spec.to_json() for spec in specs]}).encode() + b"\n"
+        with open(os.open(self.folder.logs / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+            self._process = subprocess.Popen([sys.executable, "-m", "myqueue.supervisor", str(self.data)], stdin=subprocess.PIPE, stdout=log,
+                                             stderr=log, cwd=PROJECT, start_new_session=True)
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(plan)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it ended at once: the wait for readiness says why
+        if not attached:
+            self._process.stdin.close()
+        self._wait(lambda: self.folder.control_file.exists() or self._process_ended(), NODE_SECONDS, "the supervisor did not start in time")
+
+    def _process_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def _await_ready(self, names: list[str], timeout_seconds: float) -> None:
+        def all_ready() -> bool:
+            if not self.folder.is_supervised():
+                raise UnavailableError(self._why_it_ended())
+            status = self.status()
+            wanted = [node for node in status["nodes"] if node["name"] in names]
+            for node in wanted:
+                if node["exits"] and not node["ready"]:
+                    raise UnavailableError(f"{node['name']} did not start (exit code {node['last_exit_code']}): {self._last_words(node['name'])}")
+            unready[:] = [node["name"] for node in wanted if not node["ready"]]
+            return status["state"] == "up" and not unready
+
+        unready: list[str] = []
+        try:
+            self._wait(all_ready, timeout_seconds, "")
+        except _NotInTime:
+            first = unready[0] if unready else "supervisor"
+            raise UnavailableError(f"{', '.join(unready) or 'the cluster'} not ready within {timeout_seconds:.0f} s; {first} said: "
+                                   f"{self._last_words(first)}") from None
+
+    def _why_it_ended(self) -> str:
+        try:
+            name = json.loads(self.folder.failure_file.read_text())["node"]
+        except FileNotFoundError:
+            return f"the supervisor ended: {self._last_words('supervisor')}"
+        return f"{name} did not start: {self._last_words(name)}"
+
+    def _last_words(self, name: str) -> str:
+        lines = [line.strip() for line in self.folder.log_tail(name, TAIL_LINES) if line.strip()]
+        return " | ".join(lines) or "its log is empty"
+
+    def _take_down(self, name: str, command: str, timeout_seconds: float) -> None:
+        ask(self.folder, command, node=name)
+        self._wait(lambda: self._state(name) == "down", timeout_seconds, f"{name} did not end in time")
+
+    def _state(self, name: str) -> str:
+        return next(node["state"] for node in ask(self.folder, "status")["nodes"] if node["name"] == name)
+
+    def _kill_supervisor(self) -> None:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            signal_all([json.loads(self.folder.control_file.read_text())["pid"]], signal.SIGKILL)
+
+    def _forget_process(self) -> None:
+        if self._process is not None:
+            if self._process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    self._process.stdin.close()
+            self._process.wait(DOWN_SECONDS)
+            self._process = None
+
+    def _end_leftovers(self) -> None:
+        """End what a killed supervisor left: most of it ended with it, a paused node could not."""
+        saved = self.folder.load()
+        if saved is None:
+            return
+        found = marked(MARK, f"{saved.cluster_id}:")
+        if not found:
+            return
+        tree = [pid for root in found for pid in (root, *descendants(root))]
+        signal_all(tree, signal.SIGCONT)
+        signal_all(found, signal.SIGTERM)
+        with contextlib.suppress(_NotInTime):
+            self._wait(lambda: not any(map(is_alive, tree)), LEFTOVER_SECONDS, "")
+            return
+        kill_trees(marked(MARK, f"{saved.cluster_id}:"))
+
+    def _drop_databases(self, saved: Saved) -> None:
+        if not self._server_url:
+            raise ConfigurationError("this cluster's databases are on a server of your own: DATABASE_URL must name it")
+        command = [sys.executable, "-m", "db", "drop", "--prefix", self.folder.prefix(saved), "--nodes", ",".join(saved.spec.database_nodes())]
+        done = subprocess.run(command, cwd=PROJECT, env={**os.environ, "MYQUEUE_DB_ADMIN_URL": self._server_url}, capture_output=True, text=True,
+                              timeout=DOWN_SECONDS)
+        if done.returncode:
+            raise UnavailableError(f"the databases could not be removed: {done.stderr.strip()}")
+
+    @staticmethod
+    def _wait(condition: Callable[[], bool], timeout_seconds: float, sentence: str) -> None:
+        deadline = _clock.monotonic() + timeout_seconds
+        while not condition():
+            if _clock.monotonic() > deadline:
+                raise _NotInTime(sentence)
+            time.sleep(POLL_SECONDS)
+
+
+class _NotInTime(UnavailableError):
+    """It did not happen in time."""
+
+
+def _says_ready(transport: RequestsTransport, url: str) -> bool:
+    try:
+        return transport.request("GET", url, read_timeout_seconds=PROBE_SECONDS).status == 200
+    except MyQueueError:  # not listening yet, paused, or just dying: not ready
+        return False

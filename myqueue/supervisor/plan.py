@@ -1,0 +1,206 @@
+"""From a cluster's shape to the command line of every process. Pure.
+
+How a kind of node is started is a row of a table, so that tests supply rows of their own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from ..errors import ConfigurationError
+from .spec import EXTERNAL, HOST, ClusterSpec
+
+RESERVED_CONNECTIONS = 50  # the reader's 32, migrations, people, PostgreSQL's own reserve
+MARK = "MYQUEUE_SUPERVISED"  # in every node's environment: what a killed supervisor left behind is found by it
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How nodes of a kind are started: templates over the node's values.
+
+    Attributes:
+        stage: nodes start stage by stage; each stage is ready before the next begins.
+        connections: the most connections one node opens to its database.
+        once: a job that ends; ready when it ended well.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    stage: int = 2
+    connections: int = 0
+    once: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "postgres": Kind(
+        ("{python}", "-m", "db", "server", "--data", "{postgres_data}", "--port", "{port}", "--ready-file", "{ready_file}",
+         "--log-file", "{log_file}", "--set", "max_connections={max_connections}", "--set", "shared_buffers={shared_buffers}"),
+        stage=0),
+    "databases": Kind(
+        ("{python}", "-m", "db", "create", "--prefix", "{prefix}", "--nodes", "{nodes}"),
+        {"MYQUEUE_DB_ADMIN_URL": "{admin_url}", "MYQUEUE_DB_ADMIN_PASSWORD_FILE": "{admin_password_file}",
+         "MYQUEUE_DB_OWNER_PASSWORD": "{owner_password}", "MYQUEUE_DB_READER_PASSWORD": "{reader_password}"},
+        stage=1, once=True),
+    "manager": Kind(
+        ("{python}", "-m", "manager", "--host", "{host}", "--port", "{port}", "--node-id", "{number}", "--managers", "{numbered_managers}",
+         "--write-manager", "1"),
+        {"MYQUEUE_MANAGER_DATABASE_URL": "{database_url}"}, connections=16),
+    "broker": Kind(
+        ("{python}", "-m", "broker", "--host", "{host}", "--port", "{port}", "--managers", "{managers}"),
+        {"MYQUEUE_BROKER_DATABASE_URL": "{database_url}"}, connections=24),
+    "balancer": Kind(
+        ("{python}", "-m", "load_balancer", "--host", "{host}", "--port", "{port}", "--managers", "{managers}")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """All the supervisor needs to know of one process. It holds passwords: it is never shown as a whole."""
+
+    name: str
+    kind: str
+    stage: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    log_file: str
+    url: str | None = None
+    ready_url: str | None = None
+    ready_file: str | None = None
+    once: bool = False
+    database: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: dict[str, Any]) -> NodeSpec:
+        return cls(**{**body, "command": tuple(body["command"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What a plan takes from the data folder: folders, secrets, ports."""
+
+    cluster_id: str
+    prefix: str
+    ports: Mapping[str, int]  # of every node but the balancer
+    balancer_ports: tuple[int, ...]
+    run: str
+    logs: str
+    postgres_home: str
+    secret_file: str
+    owner_password: str = field(repr=False)
+    reader_password: str = field(repr=False)
+    server_url: str | None = field(default=None, repr=False)  # the server of one's own
+
+
+def make_plan(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind] = KINDS) -> list[NodeSpec]:
+    """Every process of a cluster, in the order of their stages."""
+    return [*_postgres_nodes(spec, places, kinds), *_database_jobs(spec, places, kinds), *_services(spec, places, kinds)]
+
+
+def max_connections(spec: ClusterSpec, server: str, kinds: Mapping[str, Kind] = KINDS) -> int:
+    """What a PostgreSQL node must allow: all pools of its nodes together, and a reserve."""
+    nodes = [node for node in spec.database_nodes() if spec.postgres_of(node) == server]
+    return RESERVED_CONNECTIONS + sum(kinds[node.partition("-")[0]].connections for node in nodes)
+
+
+def database_address(spec: ClusterSpec, places: Places, node: str) -> dict[str, Any]:
+    """Where a node's database is, as it may be shown and as Spark reads it: without a password."""
+    server = spec.postgres_of(node)
+    name = f"{places.prefix}_{node.replace('-', '_')}"
+    if server is not None:
+        return {"host": HOST, "port": places.ports[server], "name": name, "user": f"{places.prefix}_reader"}
+    parts = _server_parts(places)
+    return {"host": parts.hostname or HOST, "port": parts.port or 5432, "name": name, "user": f"{places.prefix}_reader"}
+
+
+def pgpass(spec: ClusterSpec, places: Places) -> str:
+    """The reader's password for every node's database, in libpq's file format."""
+    lines = []
+    for node in spec.database_nodes():
+        address = database_address(spec, places, node)
+        columns = [str(address[key]) for key in ("host", "port", "name", "user")] + [places.reader_password]
+        lines.append(":".join(column.replace("\\", "\\\\").replace(":", "\\:") for column in columns))
+    return "\n".join(lines) + "\n"
+
+
+def _postgres_nodes(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind]) -> list[NodeSpec]:
+    nodes = []
+    for name in spec.postgres_names():
+        ready_file = f"{places.run}/{name}.ready"
+        values = {"port": places.ports[name], "postgres_data": f"{places.postgres_home}/{name}", "ready_file": ready_file,
+                  "log_file": f"{places.logs}/{name}.server.log", "max_connections": max_connections(spec, name, kinds),
+                  "shared_buffers": "128MB" if name == "postgres" else "32MB"}
+        nodes.append(_node(name, "postgres", places, kinds, values, ready_file=ready_file, url=f"postgresql://{HOST}:{places.ports[name]}"))
+    return nodes
+
+
+def _database_jobs(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind]) -> list[NodeSpec]:
+    """One job per PostgreSQL server: the roles, and a database for each node it serves."""
+    jobs = []
+    for server in spec.postgres_names() or (None,):
+        served = [node for node in spec.database_nodes() if spec.postgres_of(node) == server]
+        if server is None:
+            admin_url, password_file = _required_server_url(places), ""
+        else:
+            admin_url = f"postgresql://postgres@{HOST}:{places.ports[server]}/postgres"
+            password_file = f"{places.postgres_home}/{server}.password"
+        values = {"prefix": places.prefix, "nodes": ",".join(served), "admin_url": admin_url, "admin_password_file": password_file,
+                  "owner_password": places.owner_password, "reader_password": places.reader_password}
+        jobs.append(_node(f"databases-{server or 'external'}", "databases", places, kinds, values))
+    return jobs
+
+
+def _services(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind]) -> list[NodeSpec]:
+    manager_urls = [f"http://{HOST}:{places.ports[name]}" for name in spec.manager_names()]
+    shared = {"managers": ",".join(manager_urls),
+              "numbered_managers": ",".join(f"{number}={url}" for number, url in enumerate(manager_urls, 1)), "secret_file": places.secret_file}
+    nodes = []
+    for name in spec.database_nodes():
+        kind, _, number = name.partition("-")
+        values = {**shared, "number": number, "port": places.ports[name], "database_url": _owner_url(spec, places, name)}
+        url = f"http://{HOST}:{places.ports[name]}"
+        nodes.append(_node(name, kind, places, kinds, values, url=url, ready_url=f"{url}/readyz", database=database_address(spec, places, name)))
+    url = f"http://{HOST}:{places.balancer_ports[0]}"
+    values = {**shared, "number": "1", "port": ",".join(map(str, places.balancer_ports))}
+    nodes.append(_node("balancer", "balancer", places, kinds, values, url=url, ready_url=f"{url}/readyz"))
+    return nodes
+
+
+def _node(name: str, kind_name: str, places: Places, kinds: Mapping[str, Kind], values: Mapping[str, object], **more: Any) -> NodeSpec:
+    kind = kinds[kind_name]
+    filled = {"python": sys.executable, "host": HOST, "name": name, **values}
+    environment = {key: template.format_map(filled) for key, template in kind.environment.items()}
+    return NodeSpec(name=name, kind=kind_name, stage=kind.stage, once=kind.once, log_file=f"{places.logs}/{name}.log",
+                    command=tuple(part.format_map(filled) for part in kind.command),
+                    environment={**environment, MARK: f"{places.cluster_id}:{name}"}, **more)
+
+
+def _owner_url(spec: ClusterSpec, places: Places, node: str) -> str:
+    address = database_address(spec, places, node)
+    login = f"{places.prefix}_owner:{quote(places.owner_password, safe='')}"
+    query = _server_parts(places).query if spec.postgres == EXTERNAL else ""  # sslmode and the like stay
+    host = f"[{address['host']}]" if ":" in address["host"] else address["host"]
+    return urlunsplit(("postgresql", f"{login}@{host}:{address['port']}", f"/{address['name']}", query, ""))
+
+
+def _required_server_url(places: Places) -> str:
+    if not places.server_url:
+        raise ConfigurationError("this cluster's databases are on a server of your own: DATABASE_URL must name it")
+    return places.server_url
+
+
+def _server_parts(places: Places) -> Any:
+    try:
+        parts = urlsplit(_required_server_url(places))
+        parts.port  # noqa: B018 (reading it checks it)
+    except ValueError:
+        raise ConfigurationError("DATABASE_URL cannot be read: it should look like postgresql://user:password@host:port/database") from None
+    if not parts.scheme.startswith("postgres"):
+        raise ConfigurationError("DATABASE_URL is not a PostgreSQL URL: it should look like postgresql://user:password@host:port/database")
+    return parts
