@@ -30,7 +30,9 @@ class Progress:
     @property
     def holder(self) -> Holder | None:
         """Its part in a majority, if it has acknowledged anything that counts."""
-        return Holder(self.disk_id, self.matched) if self.disk_id is not None and self.counts else None
+        if self.disk_id is None or not self.counts or self.disk_lost:
+            return None
+        return Holder(self.disk_id, self.matched)
 
 
 @dataclass(frozen=True, slots=True)

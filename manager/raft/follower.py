@@ -1,0 +1,81 @@
+"""How a manager answers another one: the stateless half of Raft.
+
+Each function takes what is on disk under the lock of ``raft_state`` and a request, and returns what to write and the reply.
+Any process of a manager may run it; nothing is remembered between calls but what is written. The reply leaves after the commit.
+"""
+
+from __future__ import annotations
+
+from db.replication import AppendReply, Refusal, accepts_start, holds_border, plan_append
+from manager.raft.log import is_up_to_date
+from manager.raft.messages import Append, InstallSnapshot, Request, VoteReply, VoteRequest
+from manager.raft.state import Changes, Contact, Handled, Held, Install, TermVote
+from myqueue.errors import LogFaultError
+
+
+def handle(held: Held, request: Request, *, now: float, election_timeout_seconds: float) -> Handled:
+    """Answer a request of another manager.
+
+    Args:
+        election_timeout_seconds: the shortest one; within it of a leader's last word no pre-vote is given.
+
+    Raises:
+        LogFaultError: the request contradicts what was agreed. Write nothing but the fault, and stop serving.
+    """
+    if isinstance(request, VoteRequest):
+        if request.pre:
+            return plan_pre_vote(held, request, now=now, election_timeout_seconds=election_timeout_seconds)
+        return plan_vote(held, request, now=now)
+    if isinstance(request, Append):
+        return plan_follow(held, request, now=now)
+    return plan_install(held, request, now=now)
+
+
+def plan_pre_vote(held: Held, request: VoteRequest, *, now: float, election_timeout_seconds: float) -> Handled:
+    """Say whether the vote would be given (thesis 9.6): nothing changes, so a node that was cut off disturbs nobody."""
+    state, contact = held.state, held.contact
+    led = state.leading or (contact.leader is not None and now - contact.at < election_timeout_seconds)
+    granted = request.term > state.current_term and not led and is_up_to_date(held.log, last_term=request.last_term, last_index=request.last_index)
+    return Handled(Changes(), VoteReply(state.current_term, request.term, True, granted, state.disk_id))
+
+
+def plan_vote(held: Held, request: VoteRequest, *, now: float) -> Handled:
+    """Give the vote of a term once, and only for a log at least as up to date (Raft 5.2, 5.4.1)."""
+    state = held.state
+    if request.term < state.current_term:
+        return Handled(Changes(), VoteReply(state.current_term, request.term, False, False, state.disk_id))
+    voted_for = state.voted_for if request.term == state.current_term else None
+    granted = voted_for in (None, request.candidate) and is_up_to_date(held.log, last_term=request.last_term, last_index=request.last_index)
+    after = TermVote(request.term, request.candidate if granted else voted_for)
+    changes = Changes(term_vote=after) if after != (state.current_term, state.voted_for) else Changes()
+    return Handled(changes, VoteReply(request.term, request.term, False, granted, state.disk_id), Contact(now) if granted else None)
+
+
+def plan_follow(held: Held, append: Append, *, now: float) -> Handled:
+    """Take a leader's entries: the replication core's append, with the term as the promise."""
+    plan = plan_append(held.state.as_replica(), held.log, append.request)
+    changes = Changes(term_vote=_new_term(plan.promise), delete_from=plan.delete_from, insert=plan.insert, commit_index=plan.commit)
+    return Handled(changes, plan.reply, None if plan.reply.refusal is Refusal.STALE_EPOCH else Contact(now, append.leader))
+
+
+def plan_install(held: Held, offer: InstallSnapshot, *, now: float) -> Handled:
+    """Take a leader's state in place of a log that ends before the leader's begins; a late or needless offer changes nothing.
+
+    Raises:
+        LogFaultError: we hold a committed entry that the offered state contradicts.
+    """
+    state, log, start = held.state, held.log, offer.start
+    if offer.term < state.current_term:
+        return Handled(Changes(), AppendReply(state.current_term, state.disk_id, start.position, offer.round, refusal=Refusal.STALE_EPOCH))
+    if state.leading and offer.term == state.current_term:
+        raise LogFaultError(f"two leaders in term {offer.term}")
+    install = Install(start, offer.state) if accepts_start(log, start) else None
+    if start.position <= state.commit_index and start.position >= log.start and not holds_border(log, start.position, start.epoch):
+        raise LogFaultError(f"the state offered at {start.position} of term {start.epoch} contradicts what is committed here")
+    promise = offer.term if offer.term > state.current_term else None
+    reply = AppendReply(offer.term, state.disk_id, start.position, offer.round, matched=start.position)
+    return Handled(Changes(term_vote=_new_term(promise), install=install), reply, Contact(now, offer.leader))
+
+
+def _new_term(promise: int | None) -> TermVote | None:
+    return None if promise is None else TermVote(promise, None)

@@ -1,0 +1,84 @@
+"""The managers' WAL as the replication core sees it.
+
+An index counts entries from 1 and is inclusive; numerically it is the core's *border* behind that entry, so last index,
+commit index, match index and previous index are used as they are. Only the entry with index i stands at position i - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from db.replication import LogView, chain_before, end_epoch
+from myqueue.protocol.chain import wal_chain
+
+NOOP = "Noop"  # the marker: a leader's first entry, so that something of its own term can be committed
+
+Command = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a client asks for. With a session (client_id, client_seq) it is applied once, however often it is proposed."""
+
+    command: Command
+    client_id: str | None = None
+    client_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WalEntry:
+    """A row of the WAL. Each command is a request of its own."""
+
+    index: int
+    term: int
+    command: Command
+    client_id: str | None
+    client_seq: int | None
+    chain: bytes
+
+    @property
+    def epoch(self) -> int:
+        return self.term
+
+    @property
+    def request_index(self) -> int:
+        return 0
+
+    @property
+    def request_count(self) -> int:
+        return 1
+
+    def chain_after(self, previous: bytes) -> bytes:
+        return wal_chain(previous, index=self.index, term=self.term, command=self.command, client_id=self.client_id,
+                         client_seq=self.client_seq)
+
+
+class WalView(LogView, Protocol):
+    """The WAL under the lock of ``raft_state``: what is in it is on disk."""
+
+    def between(self, first: int, end: int) -> Sequence[WalEntry]:
+        """The entries at positions first … end - 1, that is with the indexes first + 1 … end."""
+
+
+def entries_behind(log: LogView, term: int, proposals: Iterable[Proposal]) -> tuple[WalEntry, ...]:
+    """The proposals as entries that continue this log."""
+    index, chain, entries = log.end, chain_before(log, log.end), []
+    for proposal in proposals:
+        index += 1
+        entry = WalEntry(index, term, proposal.command, proposal.client_id, proposal.client_seq, b"")
+        entry = replace(entry, chain=entry.chain_after(chain))
+        chain = entry.chain
+        entries.append(entry)
+    return tuple(entries)
+
+
+def marker() -> Proposal:
+    """The no-op with which a leadership begins."""
+    return Proposal({"type": NOOP})
+
+
+def is_up_to_date(log: LogView, *, last_term: int, last_index: int) -> bool:
+    """Whether a log that ends with (last_term, last_index) holds at least as much as this one (Raft 5.4.1)."""
+    return (last_term, last_index) >= (end_epoch(log), log.end)

@@ -1,0 +1,87 @@
+"""Who belongs to the group of managers, and how that changes: one slot at a time, as commands in the log.
+
+The membership in force is that of the last member command **in the log**, committed or not (Ongaro's thesis, 4.1); if that
+entry is truncated, the one before it is in force again. What must never happen: two majorities that share nobody. So one
+command changes one slot; the next one waits until it is committed; a leader begins none before its own marker is
+committed; and a node becomes a voter only after it holds everything that is committed, on the disk that is registered.
+A voter with a new disk is therefore first made a non-voter with that disk, caught up, and then a voter again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from db.replication import Voters
+from manager.raft.log import Command, WalEntry
+from myqueue.errors import RefusedError
+
+SET_MEMBER = "SetMember"  # {"type", "node_id", "url", "disk_id", "voter"}
+REMOVE_MEMBER = "RemoveMember"  # {"type", "node_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A manager of the group. One that is not a voter gets the log and counts for nothing."""
+
+    node_id: int
+    url: str
+    disk_id: str | None
+    voter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The members, and the index of the command that made them so (0: from the beginning)."""
+
+    members: Mapping[int, Member] = field(default_factory=dict)
+    index: int = 0
+
+    @property
+    def voters(self) -> Voters:
+        return {node: member.disk_id for node, member in self.members.items() if member.voter}
+
+    def is_voter(self, node_id: int, disk_id: str) -> bool:
+        """Whether this node votes with this disk."""
+        return self.voters.get(node_id) == disk_id
+
+    def others(self, node_id: int) -> tuple[int, ...]:
+        """All members but this one, in order."""
+        return tuple(sorted(node for node in self.members if node != node_id))
+
+
+def is_member_command(command: Command) -> bool:
+    """Whether a command changes the membership."""
+    return command.get("type") in (SET_MEMBER, REMOVE_MEMBER)
+
+
+def after_command(membership: Membership, command: Command, index: int) -> Membership:
+    """The membership with this command in force; other commands change nothing."""
+    if not is_member_command(command):
+        return membership
+    members = dict(membership.members)
+    node = int(command["node_id"])
+    if command["type"] == REMOVE_MEMBER:
+        members.pop(node, None)
+    else:
+        members[node] = Member(node, command["url"], command["disk_id"], bool(command["voter"]))
+    return Membership(members, index)
+
+
+def in_force(applied: Membership, entries: Iterable[WalEntry]) -> Membership:
+    """The membership of the applied state with the member commands of the entries above it, committed or not."""
+    for entry in entries:
+        applied = after_command(applied, entry.command, entry.index)
+    return applied
+
+
+def check_one_slot(old: Membership, new: Membership) -> None:
+    """Raise RefusedError unless any majority of the old voters shares a member with any of the new ones."""
+    changed = {node for node in {*old.voters, *new.voters} if (node in old.voters, old.voters.get(node)) != (node in new.voters, new.voters.get(node))}
+    if len(changed) > 1:
+        raise RefusedError(f"a membership change may touch one slot, this one touches {sorted(changed)}")
+    for node in changed:
+        if old.voters.get(node) is not None and new.voters.get(node) is not None:
+            raise RefusedError(f"manager {node} votes with another disk: make it a non-voter with the new disk first")
+    if not new.voters:
+        raise RefusedError("the last voter cannot leave")

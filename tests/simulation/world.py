@@ -1,0 +1,295 @@
+"""Managers, a network and a clock under one seeded scheduler. Everything random comes from one generator, so a seed is a schedule."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from db.replication import AppendReply
+from manager.raft.bootstrap import plan_bootstrap
+from manager.raft.leader import SnapshotOrder
+from manager.raft.log import Command, Proposal
+from manager.raft.membership import Member, Membership
+from manager.raft.messages import Append, Envelope, InstallSnapshot, VoteReply, VoteRequest
+from manager.raft.node import Node, Ready
+from manager.raft.proposal import plan_propose
+from manager.raft.state import Held, RaftState
+from myqueue.errors import LogFaultError, NotLeaderError, RefusedError
+from tests.simulation.checker import Checker, Violation
+from tests.simulation.machine import Machine
+from tests.simulation.manager import Disk, Manager, Waiting
+
+TICK_SECONDS = 0.03
+
+
+@dataclass
+class Rates:
+    """How hostile the network and the machines are, per message or step."""
+
+    drop: float = 0.0
+    duplicate: float = 0.0
+    slow: float = 0.0  # delayed so long that much happens before: reordering
+    crash_between: float = 0.0  # after the write, before what follows from it leaves
+
+
+@dataclass
+class Kinds:
+    """The classes under test; a mutant may put another one here."""
+
+    node: type[Node] = Node
+    disk: type[Disk] = Disk
+
+
+@dataclass
+class World:
+    """One run."""
+
+    rng: random.Random
+    size: int
+    kinds: Kinds = field(default_factory=Kinds)
+    rates: Rates = field(default_factory=Rates)
+    trace: list[str] | None = None
+    grown: bool = False  # begin with one manager instead of all
+    automatic: bool = True  # False: a scenario delivers messages itself
+
+    def __post_init__(self) -> None:
+        self.now = 0.0
+        self.steps = 0
+        self.cut: set[tuple[int, int]] = set()  # (source, target) that do not get through
+        self.network: list[Envelope] = []  # only where not automatic
+        self._queue: list[tuple[float, int, Callable[..., None], tuple]] = []
+        self._count = 0
+        self._disks = 0
+        self.checker = Checker()
+        self.on_answer: Callable[[Waiting, int | None], None] = lambda wait, reply: None
+        self.managers = {node: self._manager(node, f"d{node}") for node in range(1, self.size + 1)}
+        for node in self.managers:
+            self.start(node)
+        self._bootstrap()
+
+    def _manager(self, node: int, disk_id: str) -> Manager:
+        return Manager(self.kinds.disk(RaftState(node, disk_id), Machine(Membership())), self.checker, make_node=self.kinds.node)
+
+    def _bootstrap(self) -> None:
+        """The first entries are on the first manager (which then has to add the others), or on all (as after that)."""
+        founders = [1] if self.grown else list(self.managers)
+        members = [Member(node, f"m{node}", f"d{node}", voter=True) for node in founders]
+        for node in founders:
+            manager = self.managers[node]
+            manager.write(plan_bootstrap(manager.held(), members))
+            self.apply_and_answer(node)
+
+    # --- time ---
+
+    def at(self, delay: float, call: Callable[..., None], *args: Any) -> None:
+        """Do something later."""
+        self._count += 1
+        heapq.heappush(self._queue, (self.now + delay, self._count, call, args))
+
+    def run_until(self, moment: float, done: Callable[[], bool] | None = None) -> bool:
+        """Go on until then, or until it is done."""
+        while self._queue and self._queue[0][0] <= moment:
+            self.now, _, call, args = heapq.heappop(self._queue)
+            self.steps += 1
+            call(*args)
+            if done is not None and self.steps % 16 == 0 and done():
+                return True
+        self.now = moment
+        return done is not None and done()
+
+    def note(self, text: str) -> None:
+        """A line of the trace."""
+        if self.trace is not None:
+            self.trace.append(f"{self.now:8.3f} {text}")
+
+    # --- machines ---
+
+    def start(self, node: int) -> None:
+        manager = self.managers[node]
+        if not manager.up:
+            self.note(f"{node} starts")
+            manager.start(self.now)
+            if self.automatic:
+                self.at(self.rng.uniform(0, TICK_SECONDS), self._tick_loop, node, manager.node)
+
+    def crash(self, node: int) -> None:
+        self.note(f"{node} crashes")
+        self.managers[node].crash()
+
+    def lose_disk(self, node: int) -> str:
+        """The machine comes back with an empty disk of another identity; it knows nobody."""
+        self.crash(node)
+        self._disks += 1
+        disk_id = f"d{node}.{self._disks}"
+        self.managers[node] = self._manager(node, disk_id)
+        self.note(f"{node} has an empty disk, {disk_id}")
+        return disk_id
+
+    def _tick_loop(self, node: int, running: Node) -> None:
+        manager = self.managers[node]
+        if manager.up and manager.node is running:
+            self.tick(node)
+            self.at(TICK_SECONDS * self.rng.uniform(0.8, 1.2), self._tick_loop, node, running)
+
+    # --- steps of a manager: load, decide, write, then what follows ---
+
+    def tick(self, node: int) -> None:
+        manager = self.managers[node]
+        timeout = self.rng.uniform(0.2, 0.4)
+        manager.disk.tick()
+        self._drive(node, lambda held: manager.node.tick(held, now=self.now, timeout_seconds=timeout))
+
+    def advance(self, node: int) -> None:
+        self._drive(node, lambda held: self.managers[node].node.advance(held, now=self.now))
+
+    def propose(self, node: int, client: str, seq: int) -> bool:
+        """A worker takes a client's command. False where this manager does not lead."""
+        manager = self.managers[node]
+        try:
+            changes = plan_propose(manager.held(), (Proposal({"type": "Add"}, client, seq),))
+        except NotLeaderError:
+            return False
+        manager.write(changes)
+        index, term = manager.disk.log.end, manager.disk.state.current_term
+        self.note(f"{node} takes {client}/{seq} at {index} in term {term}")
+        manager.waiting.append(Waiting(client, seq, index, term))
+        if not self._crashes_between(node):
+            self.advance(node)
+        return True
+
+    def change_member(self, node: int, command: Command) -> bool:
+        """Ask the leader's driver for a member command. False where it refuses."""
+        manager, refused = self.managers[node], False
+
+        def ask(held: Held) -> None:
+            nonlocal refused
+            try:
+                manager.node.change_member(held, command, now=self.now)
+            except (NotLeaderError, RefusedError) as error:
+                refused = True
+                self.note(f"{node} refuses {command}: {error.message}")
+        self._drive(node, ask)
+        return not refused
+
+    def read(self, node: int, read_id: int) -> bool:
+        """Ask for a fresh read. False where this manager cannot confirm any."""
+        manager, refused = self.managers[node], False
+
+        def ask(held: Held) -> None:
+            nonlocal refused
+            try:
+                manager.node.read(held, read_id, now=self.now)
+            except NotLeaderError:
+                refused = True
+        manager.reads[read_id] = self.checker.acknowledged
+        self._drive(node, ask)
+        return not refused
+
+    def _drive(self, node: int, step: Callable[[Held], None]) -> None:
+        manager = self.managers[node]
+        self._guard(node, lambda: step(manager.held()))
+        self._carry_out(node, manager.node.ready())
+
+    def _carry_out(self, node: int, ready: Ready) -> None:
+        manager = self.managers[node]
+        for event in ready.events:
+            self.note(f"{node} {event.name} in term {event.term}" + (f": {event.detail}" if event.detail else ""))
+        self._guard(node, lambda: manager.persist(ready))
+        if ready.persist and self._crashes_between(node):
+            return
+        for envelope in ready.send:
+            self.send(envelope)
+        for order in ready.snapshots:
+            self._send_snapshot(manager, order)
+        for read in ready.reads:
+            self.checker.read(read.index, manager.reads.pop(read.read_id, 0))
+        self.apply_and_answer(node)
+        if manager.up and (ready.persist.insert or ready.persist.term_vote is not None):
+            self.advance(node)
+
+    def _send_snapshot(self, manager: Manager, order: SnapshotOrder) -> None:
+        envelope = manager.snapshot_for(order)
+        if envelope is not None:
+            self.send(envelope)
+
+    def apply_and_answer(self, node: int) -> None:
+        manager = self.managers[node]
+        while manager.apply_next():
+            if self._crashes_between(node):
+                return
+        if manager.waiting:
+            for wait, reply in manager.answers():
+                if reply is not None:
+                    self.checker.answered(wait.client, wait.seq, reply, wait.index)
+                self.on_answer(wait, reply)
+
+    def _crashes_between(self, node: int) -> bool:
+        if self.rates.crash_between and self.rng.random() < self.rates.crash_between:
+            self.crash(node)
+            self.at(self.rng.uniform(0.01, 0.6), self.start, node)
+            return True
+        return False
+
+    def _guard(self, node: int, call: Callable[[], Any]) -> Any:
+        """No fault is injected into what is stored, so that a fault or a failed assertion of the product is a violation."""
+        try:
+            return call()
+        except LogFaultError as error:
+            raise Violation(f"fault at {node}: {error.message}") from error
+        except Violation:
+            raise
+        except AssertionError as error:
+            raise Violation(f"assertion at {node}: {error}") from error
+
+    # --- network ---
+
+    def send(self, envelope: Envelope) -> None:
+        """Put a message on its way, and perhaps lose, double or delay it."""
+        if not self.automatic:
+            self.network.append(envelope)
+            return
+        rates, rng = self.rates, self.rng
+        for _ in range(2 if rates.duplicate and rng.random() < rates.duplicate else 1):
+            if rates.drop and rng.random() < rates.drop:
+                continue
+            delay = rng.uniform(0.3, 1.5) if rates.slow and rng.random() < rates.slow else rng.uniform(0.001, 0.012)
+            self.at(delay, self.deliver, envelope)
+
+    def deliver(self, envelope: Envelope) -> None:
+        """A message arrives, if both ends are there and nothing cuts them."""
+        source, target, message = envelope
+        manager = self.managers[target]
+        if not manager.up or (source, target) in self.cut:
+            return
+        if self.trace is not None:
+            self.note(f"{source} -> {target} {describe(message)}")
+        if isinstance(message, (VoteRequest, Append, InstallSnapshot)):
+            reply = self._guard(target, lambda: manager.handle(message, self.now))
+            if self._crashes_between(target):
+                return
+            manager.expose(message, reply)
+            self.send(Envelope(target, source, reply))
+            self.apply_and_answer(target)
+        else:
+            self._drive(target, lambda held: manager.node.step(held, source, message, now=self.now))
+
+
+def describe(message: Any) -> str:
+    """One line for a trace."""
+    if isinstance(message, VoteRequest):
+        return f"{'pre-vote' if message.pre else 'vote'} term={message.term} last={message.last_index}@{message.last_term}"
+    if isinstance(message, VoteReply):
+        return f"{'pre-vote' if message.pre else 'vote'} {'granted' if message.granted else 'refused'} term={message.term}"
+    if isinstance(message, Append):
+        inner = message.request
+        return (f"append term={inner.epoch} prev={inner.position}@{inner.prev_epoch} "
+                f"entries=[{' '.join(f'{e.index}@{e.epoch}' for e in inner.entries)}] commit={inner.commit}")
+    if isinstance(message, InstallSnapshot):
+        return f"snapshot term={message.term} at={message.start.position}@{message.start.epoch}"
+    assert isinstance(message, AppendReply)
+    if message.matched is not None:
+        return f"matched {message.matched} term={message.epoch}"
+    return f"{message.refusal} term={message.epoch}" + (f" next={message.hint.next}" if message.hint else "")
