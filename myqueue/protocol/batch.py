@@ -259,6 +259,23 @@ def records_of(block: Block) -> list[Record]:
             for value, key, head, when in zip(elements(block.values, block.count), keys, headers, times, strict=True)]
 
 
+def end_offset_of(body: bytes) -> int | None:
+    """The offset behind the last record of an ``entries`` body, None where it is empty; reads the heads only. Raises CorruptBatchError."""
+    if body[:4] != ENTRIES_MAGIC:
+        raise CorruptBatchError(f"entries begin with {ENTRIES_MAGIC.decode()}")
+    at, end, offset = 4, len(body), None
+    while at < end:
+        if end - at < ENTRY_HEAD_BYTES + BLOCK_HEAD_BYTES:
+            raise CorruptBatchError("an entry's head is cut off")
+        base_offset = _ENTRY.unpack_from(body, at)[0]
+        count, _columns, length = _BLOCK.unpack_from(body, at + ENTRY_HEAD_BYTES)
+        at += ENTRY_HEAD_BYTES + BLOCK_HEAD_BYTES
+        if count < 1 or not 0 <= length <= end - at:
+            raise CorruptBatchError("an entry's block passes the end of the body")
+        at, offset = at + length, base_offset + count
+    return offset
+
+
 def messages_of(body: bytes, *, topic: str, partition: int, from_offset: int = 0) -> Iterator[Message]:
     """The messages of an ``entries`` body at or after ``from_offset``, lazily. Raises CorruptBatchError."""
     if body[:4] != ENTRIES_MAGIC:

@@ -1,0 +1,346 @@
+"""PURE: records in, batches out, given now.
+
+A **lane** is one partition's queue of batches. The laws:
+
+* A lane has at most one batch in flight, and it is the lane's first: so records keep their order, whatever is retried.
+* A batch gets its sequence when it is first taken, and keeps sequence and records until it is delivered or given up:
+  so a retry is the same request. Sequences of a lane are 0, 1, 2 … for each producer identity.
+* A batch given up after an attempt whose outcome is unknown costs the lane its identity: its sequence must not be used again.
+* ``room`` + the bytes of every record accepted, and not yet delivered or taken over as failed, is the buffer's size.
+
+A record without key and partition joins the batch its topic fills at the moment; the next such batch goes to the next
+partition that is not failing. The caller holds a lock around every call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..errors import MyQueueError, UnknownPartitionError, UnknownTopicError
+from ..protocol.partitioner import partition_for
+from ..protocol.types import ProducerSequence, Record, TopicPartition
+
+RECORD_OVERHEAD_BYTES = 64  # what an object and its place in a list cost beside the bytes: empty messages are bounded too
+
+
+class Batch:
+    """Records of one partition that travel in one request. ``completion`` is the caller's: what a delivery waits for."""
+
+    __slots__ = ("capacity", "closed", "completion", "deadline", "doubtful", "due", "error", "lane", "plain", "records", "room", "sequence")
+
+    def __init__(self, lane: Lane, completion: Any, *, room: int, now: float, linger_seconds: float, timeout_seconds: float) -> None:
+        self.lane = lane
+        self.completion = completion
+        self.records: list[bytes | Record] = []
+        self.plain = True  # values only: packed on the fast path
+        self.room = self.capacity = room
+        self.due = now + linger_seconds
+        self.deadline = now + timeout_seconds
+        self.closed = False
+        self.sequence: ProducerSequence | None = None
+        self.doubtful = False  # an attempt has an unknown outcome
+        self.error: MyQueueError | None = None  # of the last attempt
+
+    @property
+    def size(self) -> int:
+        """What its records count in the buffer."""
+        return self.capacity - self.room
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"Batch({self.lane.partition}, {len(self.records)} records, {state}, {self.sequence and self.sequence.seq})"
+
+
+class Lane:
+    """One partition's queue."""
+
+    __slots__ = ("batches", "failures", "identity", "in_flight", "next_seq", "not_before", "partition")
+
+    def __init__(self, partition: TopicPartition, identity: tuple[int, int]) -> None:
+        self.partition = partition
+        self.batches: deque[Batch] = deque()
+        self.in_flight = False
+        self.not_before = 0.0
+        self.failures = 0  # attempts in a row that failed
+        self.identity: tuple[int, int] | None = identity  # producer id and epoch; None: a new one is needed
+        self.next_seq = 0
+
+    def ready_at(self) -> float:
+        """When the first batch may leave."""
+        first = self.batches[0]
+        return self.not_before if first.closed else max(first.due, self.not_before)
+
+
+class _Topic:
+    __slots__ = ("identity", "partitions", "turn")
+
+    def __init__(self, identity: tuple[int, int], partitions: int) -> None:
+        self.identity = identity
+        self.partitions = partitions
+        self.turn = 0
+
+
+class Accumulator:
+    """The producer's buffer."""
+
+    def __init__(self, *, batch_bytes_max: int, batch_records_max: int, buffer_bytes_max: int, linger_seconds: float,
+                 delivery_timeout_seconds: float, new_completion: Callable[[TopicPartition], Any] = lambda partition: None) -> None:
+        self.room = buffer_bytes_max
+        self.buffer_bytes_max = buffer_bytes_max
+        self.failed: list[Batch] = []  # given up, not yet told to the caller
+        self._batch_bytes_max = batch_bytes_max
+        self._batch_records_max = batch_records_max
+        self._last_index = batch_records_max - 1
+        self._linger_seconds = linger_seconds
+        self._delivery_timeout_seconds = delivery_timeout_seconds
+        self._new_completion = new_completion
+        self._topics: dict[str, _Topic] = {}
+        self._lanes: dict[TopicPartition, Lane] = {}
+        self._waiting: dict[TopicPartition, Lane] = {}  # with batches and none in flight, the longest waiting first
+        self._sticky: dict[str, Batch] = {}  # by topic: the open batch for records without key and partition
+
+    def __repr__(self) -> str:
+        return f"Accumulator({self.record_count()} records in {len(self._lanes)} lanes, {self.room} of {self.buffer_bytes_max} bytes free)"
+
+    # --- topics ---
+
+    def set_topic(self, topic: str, *, partitions: int, producer_id: int, producer_epoch: int) -> None:
+        """Make a topic known under a producer's identity."""
+        self._topics[topic] = _Topic((producer_id, producer_epoch), partitions)
+
+    def set_partitions(self, topic: str, partitions: int) -> None:
+        """The topic has so many partitions by now; it never has fewer."""
+        self._topics[topic].partitions = max(self._topics[topic].partitions, partitions)
+
+    def producer_ids(self) -> dict[str, int]:
+        return {topic: known.identity[0] for topic, known in sorted(self._topics.items())}
+
+    def topics(self) -> list[str]:
+        return sorted(self._topics)
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._topics
+
+    def renew(self, lane: Lane, *, producer_id: int, producer_epoch: int) -> None:
+        """Give a lane a fresh identity; its sequences begin again."""
+        lane.identity, lane.next_seq = (producer_id, producer_epoch), 0
+
+    # --- records in ---
+
+    def try_add(self, topic: str, value: bytes) -> tuple[Any, int] | None:
+        """The fast path: append a bare value to the batch that its topic fills at the moment; None where that does not fit."""
+        batch = self._sticky.get(topic)
+        if batch is None:
+            return None
+        size = len(value) + RECORD_OVERHEAD_BYTES
+        room = self.room
+        if size > room or size > batch.room:
+            return None
+        records = batch.records
+        index = len(records)
+        if index >= self._last_index:
+            return None  # the last record of a batch takes the slow path, which closes it
+        self.room = room - size
+        batch.room -= size
+        records.append(value)
+        return batch.completion, index
+
+    def add(self, topic: str, record: bytes | Record, *, partition: int | None = None, now: float) -> tuple[Any, int] | None:
+        """Take a record in; None where the buffer has no room for it.
+
+        Raises:
+            UnknownTopicError: ``set_topic`` was not called for it.
+            UnknownPartitionError: the topic has no such partition.
+        """
+        plain = isinstance(record, bytes)
+        key = None if plain else record.key
+        size = record_size(record)
+        if size > self.room:
+            return None
+        batch = self._batch_for(topic, key, partition, size, now)
+        batch.plain = batch.plain and plain
+        batch.room -= size
+        self.room -= size
+        batch.records.append(record)
+        if len(batch.records) >= self._batch_records_max or batch.room <= 0:
+            self._close(batch)
+        return batch.completion, len(batch.records) - 1
+
+    def _batch_for(self, topic: str, key: bytes | None, partition: int | None, size: int, now: float) -> Batch:
+        known = self._topics.get(topic)
+        if known is None:
+            raise UnknownTopicError(f"topic {topic!r} is not registered", topic=topic)
+        if partition is not None and not 0 <= partition < known.partitions:
+            raise UnknownPartitionError(f"topic {topic!r} has {known.partitions} partitions, from 0 on: there is no {partition}",
+                                        topic=topic, partition=partition, partitions=known.partitions)
+        if partition is None and key is not None:
+            partition = partition_for(key, known.partitions)
+        if partition is not None:
+            return self._open_batch(self._lane(topic, partition, known), size, now)
+        batch = self._sticky.get(topic)
+        if batch is not None and size <= batch.room:
+            return batch
+        if batch is not None:
+            self._close(batch)
+        batch = self._open_batch(self._next_lane(topic, known), size, now)
+        self._sticky[topic] = batch
+        return batch
+
+    def _next_lane(self, topic: str, known: _Topic) -> Lane:
+        turns = [(known.turn + step) % known.partitions for step in range(known.partitions)]
+        chosen = next((turn for turn in turns if not self._is_failing(topic, turn)), turns[0])
+        known.turn = (chosen + 1) % known.partitions
+        return self._lane(topic, chosen, known)
+
+    def _is_failing(self, topic: str, partition: int) -> bool:
+        lane = self._lanes.get(TopicPartition(topic, partition))
+        return lane is not None and lane.failures > 0
+
+    def _lane(self, topic: str, partition: int, known: _Topic) -> Lane:
+        at = TopicPartition(topic, partition)
+        lane = self._lanes.get(at)
+        if lane is None:
+            lane = self._lanes[at] = Lane(at, known.identity)
+        return lane
+
+    def _open_batch(self, lane: Lane, size: int, now: float) -> Batch:
+        last = lane.batches[-1] if lane.batches else None
+        if last is not None and not last.closed:
+            if size <= last.room:
+                return last
+            self._close(last)
+        # A record over the batch's size travels alone; RECORD_BYTES_MAX bounds it.
+        batch = Batch(lane, self._new_completion(lane.partition), room=max(self._batch_bytes_max, size), now=now,
+                      linger_seconds=self._linger_seconds, timeout_seconds=self._delivery_timeout_seconds)
+        lane.batches.append(batch)
+        if not lane.in_flight:
+            self._waiting.setdefault(lane.partition, lane)
+        return batch
+
+    def _close(self, batch: Batch) -> None:
+        batch.closed = True
+        if self._sticky.get(batch.lane.partition.topic) is batch:
+            del self._sticky[batch.lane.partition.topic]
+
+    # --- batches out ---
+
+    def take_ready(self, now: float) -> Batch | None:
+        """A batch to send now, its lane marked as in flight; the lane that has waited longest first."""
+        lane = next((lane for lane in self._waiting.values() if lane.ready_at() <= now), None)
+        if lane is None:
+            return None
+        del self._waiting[lane.partition]
+        batch = lane.batches[0]
+        self._close(batch)
+        lane.in_flight = True
+        return batch
+
+    def assign_sequence(self, batch: Batch) -> ProducerSequence:
+        """The batch's sequence, the same at every attempt."""
+        lane = batch.lane
+        assert lane.in_flight and lane.batches[0] is batch and lane.identity is not None
+        if batch.sequence is None:
+            batch.sequence = ProducerSequence(lane.identity[0], lane.identity[1], lane.next_seq)
+        return batch.sequence
+
+    def next_due(self) -> float | None:
+        """When something becomes ready, if nothing else happens; None where nothing waits."""
+        return min((lane.ready_at() for lane in self._waiting.values()), default=None)
+
+    def delivered(self, batch: Batch) -> None:
+        """The batch is stored: forget it, and let the lane go on with the next sequence."""
+        lane = self._landed(batch)
+        lane.failures, lane.not_before = 0, 0.0
+        lane.next_seq += 1
+        self._remove(batch)
+        self.room += batch.size
+
+    def retry(self, batch: Batch, error: MyQueueError, *, not_before: float) -> None:
+        """The attempt failed; the same batch leaves again, not before the time given."""
+        lane = self._landed(batch)
+        lane.failures += 1
+        lane.not_before = not_before
+        batch.error = error
+        self._waiting[lane.partition] = lane
+
+    def give_up(self, batch: Batch, error: MyQueueError, *, forget_identity: bool = False) -> None:
+        """The batch is not delivered and is tried no more; its records stay in ``failed`` until they are taken over."""
+        lane = self._landed(batch)
+        batch.error = error
+        lane.failures, lane.not_before = 0, 0.0
+        if batch.doubtful or forget_identity:
+            lane.identity = None
+        self._close(batch)
+        self._remove(batch)
+        self.failed.append(batch)
+
+    def take_expired(self, now: float) -> list[Batch]:
+        """Batches that wait longer than their time: they are to be given up."""
+        return [batch for lane in self._waiting.values()
+                for batch in itertools.takewhile(lambda batch: batch.deadline <= now, lane.batches)]
+
+    def holds(self, batch: Batch) -> bool:
+        """Whether the batch is still this buffer's to deliver; not after ``abandon``."""
+        return bool(batch.lane.batches) and batch.lane.batches[0] is batch
+
+    def _landed(self, batch: Batch) -> Lane:
+        if self.holds(batch):
+            batch.lane.in_flight = False
+        return batch.lane
+
+    def _remove(self, batch: Batch) -> None:
+        lane = batch.lane
+        lane.batches.remove(batch)
+        self._waiting.pop(lane.partition, None)
+        if lane.batches and not lane.in_flight:
+            self._waiting[lane.partition] = lane
+
+    # --- flush, stop ---
+
+    def hurry(self) -> list[Batch]:
+        """Everything accepted so far becomes ready; returns what is still under way."""
+        pending = list(self.pending())
+        for batch in pending:
+            self._close(batch)
+        return pending
+
+    def pending(self) -> Iterator[Batch]:
+        for lane in self._lanes.values():
+            yield from lane.batches
+
+    def abandon(self) -> list[Batch]:
+        """Give up everything at once, what is in flight too; returns it. An attempt that lands later is not ours any more."""
+        pending = list(self.pending())
+        self._sticky.clear()
+        self._waiting.clear()
+        for lane in self._lanes.values():
+            lane.batches.clear()
+        self.room += sum(batch.size for batch in pending)
+        return pending
+
+    def take_failed(self) -> list[Batch]:
+        """The batches given up since the last call; their bytes are free again."""
+        failed, self.failed = self.failed, []
+        self.room += sum(batch.size for batch in failed)
+        return failed
+
+    def is_occupied(self) -> bool:
+        """Whether anything is under way."""
+        return any(lane.batches for lane in self._lanes.values())
+
+    def lane_count(self) -> int:
+        return len(self._lanes)
+
+    def record_count(self) -> int:
+        return sum(len(batch.records) for batch in self.pending())
+
+
+def record_size(record: bytes | Record) -> int:
+    """What a record counts in the buffer and towards a batch's size."""
+    if isinstance(record, bytes):
+        return len(record) + RECORD_OVERHEAD_BYTES
+    headers = sum(len(name) * 4 + len(value or b"") + RECORD_OVERHEAD_BYTES for name, value in record.headers)
+    return len(record.value) + len(record.key or b"") + headers + 2 * RECORD_OVERHEAD_BYTES

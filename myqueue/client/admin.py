@@ -1,0 +1,148 @@
+"""AdminClient: what exists, who is there, who lags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from ..clock import Clock
+from ..errors import MyQueueError
+from ..protocol import routes
+from ..protocol.names import check_topic_name
+from ..protocol.types import OffsetRange, TopicPartition
+from .connection import Connection
+from .transport import Transport
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition, and which broker leads it."""
+
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    epoch: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic. ``topic_id`` is its identity: one that is deleted and created again has a new one."""
+
+    topic: str
+    topic_id: int
+    partitions: int
+    replication_factor: int
+    config: Mapping[str, Any] = field(default_factory=dict)
+    partition_list: tuple[PartitionDescription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a consumer is in a partition: ``lag`` messages are between its offset and the committed end."""
+
+    topic: str
+    partition: int
+    offset: int
+    start_offset: int
+    end_offset: int
+
+    @property
+    def lag(self) -> int:
+        return max(0, self.end_offset - max(self.offset, self.start_offset))
+
+
+class AdminClient:
+    """Calls that create, describe and watch. Retries what is safe for ``max_block_seconds``. Safe to share between threads."""
+
+    def __init__(self, broker: str | Sequence[str] = "localhost:9092", *, token: str | None = None, max_block_seconds: float = 10.0,
+                 transport: Transport | None = None, clock: Clock | None = None) -> None:
+        self._connection = Connection(broker, token=token, transport=transport, clock=clock)
+        self._max_block_seconds = max_block_seconds
+
+    def __repr__(self) -> str:
+        return f"AdminClient({self._connection!r})"
+
+    def create_topic(self, topic: str, *, partitions: int = 1, replication_factor: int = 1, config: Mapping[str, Any] | None = None,
+                     exist_ok: bool = False) -> TopicDescription:
+        """Create a topic.
+
+        Raises:
+            TopicExistsError: it is there already; with ``exist_ok`` what is there is returned instead, whatever its partitions.
+            OutcomeUnknownError: nobody knows whether it was created; asking again is safe.
+        """
+        body = {"topic": check_topic_name(topic), "partitions": partitions, "replication_factor": replication_factor, "config": dict(config or {})}
+        try:
+            # An answer that was lost would come back as "exists": not repeated on its own.
+            return _topic(self._connection.call("POST", routes.TOPICS, json=body, repeatable=False))
+        except MyQueueError as error:
+            if not exist_ok or error.code != "topic_exists":
+                raise
+        return self.describe_topic(topic)
+
+    def topics(self) -> list[TopicDescription]:
+        """All topics by name, without their partitions' details."""
+        return sorted((_topic(body) for body in self._get(routes.TOPICS)["topics"]), key=lambda topic: topic.topic)
+
+    def describe_topic(self, topic: str) -> TopicDescription:
+        """One topic with its partitions. Raises UnknownTopicError."""
+        return _topic(self._get(routes.TOPIC.format(topic=check_topic_name(topic))))
+
+    def brokers(self) -> list[dict[str, Any]]:
+        """The brokers as the cluster's routing snapshot has them: broker_id, host, port, state, …"""
+        return list(self._get(routes.CLUSTER)["brokers"])
+
+    def health(self) -> dict[str, Any]:
+        """Liveness of every broker, manager, producer and consumer, by its last heartbeat."""
+        return self._get(routes.HEALTH)
+
+    def offsets(self, topic: str) -> dict[TopicPartition, OffsetRange]:
+        """Each partition's earliest offset and committed end, as its leader knows them. Raises UnknownTopicError."""
+        return {partition: self._offsets(partition) for partition in self._partitions(topic)}
+
+    def lag(self, topic: str, consumer_id: int) -> list[PartitionLag]:
+        """How far a consumer is, by partition; where it has committed nothing it stands at the earliest offset. Raises UnknownTopicError."""
+        return [self._lag(partition, consumer_id) for partition in self._partitions(topic)]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> AdminClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _get(self, path: str) -> Any:
+        return self._connection.persistently(lambda: self._connection.call("GET", path), self._max_block_seconds)
+
+    def _partitions(self, topic: str) -> list[TopicPartition]:
+        self.describe_topic(topic)  # the error of a topic that is not there
+        snapshot = self._connection.refresh_until([topic], self._max_block_seconds)
+        return [partition for partition in sorted(snapshot.partitions) if partition.topic == topic]
+
+    def _offsets(self, partition: TopicPartition) -> OffsetRange:
+        body = self._partition_get(partition, routes.PARTITION.format(topic=partition.topic, partition=partition.partition))
+        return OffsetRange(body["start_offset"], body["end_offset"])
+
+    def _lag(self, partition: TopicPartition, consumer_id: int) -> PartitionLag:
+        ends = self._offsets(partition)
+        path = routes.OFFSETS.format(topic=partition.topic, partition=partition.partition, consumer_id=consumer_id)
+        offset = self._partition_get(partition, path)["offset"]
+        return PartitionLag(*partition, ends.start if offset is None else offset, ends.start, ends.end)
+
+    def _partition_get(self, partition: TopicPartition, path: str) -> Any:
+        def attempt() -> Any:
+            if self._connection.is_stale:
+                self._connection.refresh(when_stale=True)
+            return self._connection.partition_call(partition, "GET", path, repeatable=True).json()
+
+        return self._connection.persistently(attempt, self._max_block_seconds)
+
+
+def _topic(body: Mapping[str, Any]) -> TopicDescription:
+    partitions = tuple(PartitionDescription(at["partition"], at["leader"], tuple(at["replicas"]), at["epoch"], at["status"])
+                       for at in body.get("partition_list", ()))
+    return TopicDescription(body["topic"], body["topic_id"], body["partitions"], body["replication_factor"], body.get("config") or {}, partitions)

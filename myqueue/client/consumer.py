@@ -1,0 +1,316 @@
+"""MyConsumer: messages of topics, in order within each partition, at least once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+
+from ..clock import Clock
+from ..errors import (
+    BadRequestError,
+    ClosedError,
+    ConfigurationError,
+    MyQueueError,
+    OffsetOutOfRangeError,
+    UnavailableError,
+    UnknownPartitionError,
+)
+from ..protocol import routes
+from ..protocol.names import check_topic_name, parse_integer
+from ..protocol.types import ClusterSnapshot, Message, TopicPartition
+from . import exits
+from .connection import Connection
+from .fetcher import EARLIEST, LATEST, Chunk, Failure, Fetcher, Reader
+from .housekeeping import HEARTBEAT_INTERVAL_SECONDS, Housekeeper, Presence
+from .transport import Transport
+
+METADATA_INTERVAL_SECONDS = 10.0
+IDLE_WAIT_SECONDS = 5.0
+EXIT_SECONDS = 3.0
+log = logging.getLogger(__name__)
+
+
+class MyConsumer:
+    """Reads topics natively, ahead of the caller and bounded in bytes. One thread reads; ``stop`` and ``done`` are safe from any.
+
+    At least once: what was handed out counts as done when the next message is asked for (or at ``commit``), and only what
+    is done without a gap is committed. After a crash the messages since the last commit come again.
+
+    Args:
+        topics: must exist.
+        broker: ``"host:port"`` of the balancer, or several.
+        start: ``"earliest"`` or ``"latest"``: where a new consumer begins.
+        consumer_id: goes on as a consumer that was registered before: its id, or ``{topic: id}`` for several topics.
+        auto_commit_seconds: how often progress is committed in the background; None: only by ``commit`` and ``stop``.
+        auto_done: false: the caller says ``done(message)`` for each message, in any order and from any thread.
+        fetch_bytes_max, prefetch_bytes_max: bounds on one fetch and on all that is held ahead.
+        max_block_seconds: how long the constructor, ``seek``, ``position`` and ``commit`` wait for the cluster.
+
+    Raises:
+        UnknownTopicError: names all topics that do not exist, in ``topics``; nothing was registered.
+        MyQueueError: the cluster could not be asked.
+    """
+
+    def __init__(self, topics: Iterable[str], broker: str | Sequence[str] = "localhost:9092", *, start: str = EARLIEST,
+                 consumer_id: int | Mapping[str, int] | None = None, auto_commit_seconds: float | None = 5.0, auto_done: bool = True,
+                 fetch_bytes_max: int = 1 << 20, prefetch_bytes_max: int = 16 << 20, max_block_seconds: float = 10.0,
+                 token: str | None = None, transport: Transport | None = None, clock: Clock | None = None) -> None:
+        wanted = [check_topic_name(topic) for topic in ([topics] if isinstance(topics, str) else dict.fromkeys(topics))]
+        if start not in (EARLIEST, LATEST):
+            raise ConfigurationError(f"start is {start!r}: it must be {EARLIEST!r} or {LATEST!r}")
+        self._connection = Connection(broker, token=token, transport=transport, clock=clock)
+        self._clock = self._connection.clock
+        self._max_block_seconds = max_block_seconds
+        self._auto_done = auto_done
+        self._stopped: str | None = None  # why, once it is
+        self._changed = threading.Condition()  # re-entrant, so that a signal handler may stop the consumer it interrupts
+        self._committing = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._presence = Presence("consumers", self._connection)
+        self._fetcher = Fetcher(self._connection, self._changed, fetch_bytes_max=fetch_bytes_max, prefetch_bytes_max=prefetch_bytes_max)
+        try:
+            self.consumer_ids = self._ids(wanted, start, consumer_id)
+            self._add_partitions(self._connection.refresh_until(wanted, max_block_seconds), start)
+            if start == LATEST:  # now, not at the first fetch: what is sent from here on is seen
+                for reader in self._fetcher.readers.values():
+                    self._resolve(reader)
+        except MyQueueError:
+            self._connection.close()
+            raise
+        tasks = {self._presence.send_due: HEARTBEAT_INTERVAL_SECONDS, self._refresh: METADATA_INTERVAL_SECONDS}
+        if auto_commit_seconds is not None:
+            tasks[self._commit_done] = auto_commit_seconds
+        self._housekeeper = Housekeeper("myqueue-consumer", tasks, clock=self._clock, last=self._finish)
+        self._housekeeper.start()
+        exits.opened(self)
+
+    def __repr__(self) -> str:
+        return f"MyConsumer(consumer_ids={self.consumer_ids}, {self._stopped or 'open'}, {len(self._fetcher.readers)} partitions)"
+
+    # --- reading ---
+
+    def get_next(self, timeout_seconds: float | None = None) -> Iterator[Message]:
+        """Yield messages until ``stop``; with a time-out, until none came for so long. Goes on where the last call ended.
+
+        While the cluster is away it waits and goes on when it is back.
+
+        Raises:
+            OffsetOutOfRangeError: the position is no longer in the log (``earliest``, ``latest``): ``seek`` decides where to go on.
+            UnknownTopicError: the topic was deleted.
+            UnavailableError: the time-out is over, and no partition could be asked.
+        """
+        with self._changed:
+            self._check_usable()
+            if self._auto_done:
+                self._all_done()
+            self._staff()
+        while (chunk := self._wait_for_chunk(timeout_seconds)) is not None:
+            yield from self._hand_out(chunk)
+
+    def _hand_out(self, chunk: Chunk) -> Iterator[Message]:
+        reader, progress, generation, auto_done = chunk.reader, chunk.reader.progress, chunk.generation, self._auto_done
+        assert progress is not None
+        for message in chunk.messages:
+            if self._stopped is not None or generation != reader.generation:
+                return
+            offset = message.offset
+            progress.handed(offset)
+            yield message
+            if auto_done and generation == reader.generation:
+                progress.done(offset)
+        with self._changed:
+            if generation == reader.generation:
+                self._fetcher.finish(chunk)
+
+    def _wait_for_chunk(self, timeout_seconds: float | None) -> Chunk | None:
+        deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
+        with self._changed:
+            while self._stopped is None:
+                if self._fetcher.ready:
+                    item = self._fetcher.ready[0]
+                    if isinstance(item, Chunk):
+                        return item
+                    self._raise(item)
+                left = IDLE_WAIT_SECONDS if deadline is None else deadline - self._clock.monotonic()
+                if left <= 0:
+                    self._check_reachable()
+                    return None
+                self._changed.wait(min(left, IDLE_WAIT_SECONDS))
+        return None
+
+    def _raise(self, failure: Failure) -> None:
+        self._fetcher.finish(failure)
+        raise failure.error
+
+    def _check_reachable(self) -> None:
+        """Silence because nothing can be asked is not the silence of an empty topic."""
+        errors = [reader.error for reader in self._fetcher.readers.values()]
+        if errors and all(isinstance(error, UnavailableError) for error in errors):
+            raise errors[0]  # type: ignore[misc]
+
+    def _check_usable(self) -> None:
+        if self._stopped is not None and self._stopped != "stopped":
+            raise ClosedError(f"the consumer was {self._stopped}")
+
+    # --- progress ---
+
+    def done(self, message: Message) -> None:
+        """The message was dealt with (with ``auto_done=False``). Any order; a commit never passes one that is not done."""
+        with self._changed:
+            reader = self._reader(message.topic, message.partition)
+            if reader.progress is not None:
+                reader.progress.done(message.offset)
+
+    def commit(self) -> None:
+        """Write durably how far this consumer is; with ``auto_done`` that is everything handed out so far. Raises MyQueueError."""
+        with self._changed:
+            self._check_usable()
+            if self._auto_done:
+                self._all_done()
+        self._connection.persistently(self._commit_done, self._max_block_seconds)
+
+    def position(self, topic: str, partition: int) -> int:
+        """The offset of the next message to be handed out. Raises MyQueueError."""
+        reader = self._reader(topic, partition)
+        self._resolve(reader)
+        assert reader.progress is not None
+        return reader.progress.position
+
+    def seek(self, topic: str, partition: int, offset: int | str) -> None:
+        """Go on from an offset, or from ``"earliest"`` or ``"latest"``. What was fetched is dropped; nothing is committed by it.
+
+        Raises:
+            OffsetOutOfRangeError: the log does not have it; names earliest and latest. The position is as before.
+        """
+        reader = self._reader(topic, partition)
+        if isinstance(offset, str) and offset not in (EARLIEST, LATEST):
+            raise BadRequestError(f"offset must be a whole number, {EARLIEST!r} or {LATEST!r}, not {offset!r}")
+        ends = self._connection.persistently(lambda: self._fetcher.offsets(reader.partition), self._max_block_seconds)
+        named = {EARLIEST: ends.start, LATEST: ends.end}
+        target = named[offset] if isinstance(offset, str) else parse_integer(offset, name="offset", minimum=-(2**63))
+        if not ends.start <= target <= ends.end:
+            raise OffsetOutOfRangeError(f"{reader.partition} has offsets {ends.start} to {ends.end}, not {target}",
+                                        earliest=ends.start, latest=ends.end)
+        self._resolve(reader)  # so that what is committed stays known
+        with self._changed:
+            self._fetcher.seek(reader, target)
+
+    def _all_done(self) -> None:
+        for reader in self._fetcher.readers.values():
+            if reader.progress is not None:
+                reader.progress.all_done()
+
+    def _commit_done(self) -> None:
+        with self._committing:
+            for reader in list(self._fetcher.readers.values()):
+                progress = reader.progress
+                offset = progress.to_commit() if progress is not None else None
+                if progress is None or offset is None:
+                    continue
+                path = routes.OFFSETS.format(topic=reader.partition.topic, partition=reader.partition.partition, consumer_id=reader.consumer_id)
+                self._connection.partition_call(reader.partition, "PUT", path, headers={"Content-Type": "application/json"},
+                                                body=b'{"offset": %d}' % offset, repeatable=True)
+                progress.committed = offset
+                self._presence.touch(reader.consumer_id)
+
+    # --- the end ---
+
+    def stop(self, timeout_seconds: float = 10.0) -> None:
+        """End every ``get_next``, commit what is done and close. Safe from another thread or a signal handler; a second call does nothing.
+
+        The message handed out last is not done unless the next was asked for or ``commit`` was called: it comes again.
+        """
+        with self._changed:
+            if self._stopped is not None:
+                return
+            self._stopped = "stopped"
+            self._changed.notify_all()
+        exits.closed(self)
+        self._housekeeper.stop()
+        if not self._housekeeper.join(timeout_seconds):
+            log.warning("the last commit is still under way after %s s: messages since the one before it may come again", timeout_seconds)
+
+    def _finish(self) -> None:
+        """The last commit, in the housekeeper's thread: a signal handler must not wait for locks that it interrupted."""
+        try:
+            self._commit_done()
+        except MyQueueError as error:
+            log.warning("the last commit failed, messages since the one before it may come again: %s", error.message)
+        self._connection.close()
+
+    def __enter__(self) -> MyConsumer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def at_exit(self) -> None:
+        self.stop(EXIT_SECONDS)
+
+    def after_fork(self) -> None:
+        """In a forked child: the threads stayed with the parent, and so does the consumer."""
+        self._changed = threading.Condition()
+        self._stopped = "made before a fork: the child needs a consumer of its own"
+
+    # --- the cluster ---
+
+    def _ids(self, topics: list[str], start: str, consumer_id: int | Mapping[str, int] | None) -> dict[str, int]:
+        if consumer_id is not None:
+            given = dict(consumer_id) if isinstance(consumer_id, Mapping) else dict.fromkeys(topics[:1], consumer_id)
+            if set(given) != set(topics):
+                raise ConfigurationError("consumer_id needs an id for each topic: {topic: id}")
+            ids = {topic: parse_integer(given[topic], name="consumer_id", minimum=1) for topic in topics}
+        else:
+            answer = self._connection.persistently(
+                lambda: self._connection.call("POST", routes.CONSUMERS, json={"topics": topics, "start": start}, repeatable=False),
+                self._max_block_seconds)
+            ids = {topic: answer["consumers"][topic]["consumer_id"] for topic in topics}
+        for actor in ids.values():
+            self._presence.touch(actor)
+        return ids
+
+    def _add_partitions(self, snapshot: ClusterSnapshot, start: str) -> None:
+        with self._changed:
+            for partition in sorted(snapshot.partitions):
+                if partition.topic in self.consumer_ids and partition not in self._fetcher.readers:
+                    self._fetcher.add(Reader(partition, self.consumer_ids[partition.topic], start))
+
+    def _refresh(self) -> None:
+        """Partitions that were added meanwhile are read from their beginning on."""
+        self._add_partitions(self._connection.refresh(), EARLIEST)
+        with self._changed:
+            if self._threads:
+                self._staff()
+            self._changed.notify_all()
+
+    def _reader(self, topic: str, partition: int) -> Reader:
+        reader = self._fetcher.readers.get(TopicPartition(topic, partition))
+        if reader is None:
+            known = sorted(str(at) for at in self._fetcher.readers)
+            raise UnknownPartitionError(f"this consumer does not read {topic}/{partition}, it reads {', '.join(known[:20])}")
+        return reader
+
+    def _resolve(self, reader: Reader) -> None:
+        if reader.progress is None:
+            self._connection.persistently(lambda: self._fetcher.resolve(reader), self._max_block_seconds)
+
+    # --- threads ---
+
+    def _staff(self) -> None:
+        """Have a thread per partition, up to a few. Called with the lock held."""
+        while self._stopped is None and len(self._threads) < self._fetcher.threads_wanted():
+            thread = threading.Thread(target=self._fetch_loop, name=f"myqueue-fetcher-{len(self._threads) + 1}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _fetch_loop(self) -> None:
+        while self._stopped is None:
+            if self._fetcher.run_once():
+                continue
+            with self._changed:
+                due = self._fetcher.next_due()
+                wait = IDLE_WAIT_SECONDS if due is None else due - self._clock.monotonic()
+                if self._stopped is None and wait > 0:
+                    self._changed.wait(min(wait, IDLE_WAIT_SECONDS))

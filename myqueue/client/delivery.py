@@ -1,0 +1,95 @@
+"""What became of a message that was sent."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from ..errors import MyQueueError, OutcomeUnknownError
+from ..protocol.types import Appended, Record, TopicPartition
+
+RESULT_TIMEOUT_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Where a message is stored. ``offset`` is None where only a very late retry was answered: stored once, place no longer known."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    append_time_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A message that was accepted and not delivered, and the last error it met. Its outcome may be unknown: it may be stored."""
+
+    topic: str
+    partition: int
+    record: Record
+    error: MyQueueError | None = None
+
+    @property
+    def value(self) -> bytes:
+        return self.record.value
+
+
+class Completion:
+    """One batch's outcome, shared by the deliveries of its records."""
+
+    __slots__ = ("_event", "appended", "error", "partition")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.appended: Appended | None = None
+        self.error: MyQueueError | None = None
+        self._event = threading.Event()
+
+    def succeed(self, appended: Appended | None) -> None:
+        """Stored; None where the place is no longer known."""
+        self.appended = appended
+        self._event.set()
+
+    def fail(self, error: MyQueueError) -> None:
+        self.error = error
+        self._event.set()
+
+    def is_done(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        return self._event.wait(timeout_seconds)
+
+
+class Delivery(tuple):
+    """A message under way: (the batch's completion, its place in the batch). A tuple because one is made per message."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        completion = self[0]
+        state = "under way" if not completion.is_done() else "failed" if completion.error else "delivered"
+        return f"Delivery({completion.partition}, {state})"
+
+    def is_done(self) -> bool:
+        """Whether the outcome is known, good or bad."""
+        return self[0].is_done()
+
+    def result(self, timeout_seconds: float = RESULT_TIMEOUT_SECONDS) -> Receipt:
+        """Wait until the message is durable, and say where it is.
+
+        Raises:
+            OutcomeUnknownError: no outcome within the time; the message goes on being sent.
+            MyQueueError: it was given up; ``outcome`` says whether it may be stored nevertheless.
+        """
+        completion, index = self
+        if not completion.wait(timeout_seconds):
+            raise OutcomeUnknownError(f"the message to {completion.partition} is still under way after {timeout_seconds} s")
+        if completion.error is not None:
+            raise completion.error
+        topic, partition = completion.partition
+        appended = completion.appended
+        if appended is None:
+            return Receipt(topic, partition, None)
+        return Receipt(topic, partition, appended.base_offset + index, appended.append_time_us)
