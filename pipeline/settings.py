@@ -16,8 +16,8 @@ class PipelineSettings:
 
     ENV_PREFIX: ClassVar[str] = "MYQUEUE_PIPELINE"
 
-    bootstrap: str = setting("127.0.0.1:9092", help="HOST:PORT of a load balancer or manager, several with commas")
     out: str = setting(help="folder for what the job writes; made where it is missing")
+    bootstrap: str = setting("127.0.0.1:9092", help="HOST:PORT of a load balancer or manager, several with commas", env="MYQUEUE_BOOTSTRAP")
     topics: tuple[str, ...] = setting((), help="topics with commas between them; without any, all topics")
     range_bytes: int = setting(64 * MEBIBYTE, minimum=MEBIBYTE, help="bytes of log that one Spark task reads or checks")
     tasks_per_broker: int = setting(2, minimum=1, maximum=64, help="audit tasks that one broker's database serves at a time")

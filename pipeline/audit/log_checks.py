@@ -74,7 +74,7 @@ def _judge_commit(head: dict[str, Any]) -> Iterator[Damage]:
 def _judge_end(head: dict[str, Any]) -> Iterator[Damage]:
     if head["last_lsn"] is None:
         if head["end_lsn"] != head["start_lsn"]:
-            yield Damage("gap", head["start_lsn"], head["start_offset"], head["end_offset"], "none of the entries that the head row speaks of is there")
+            yield Damage("gap", head["start_lsn"], head["start_offset"], head["end_offset"], "no entry that the head row speaks of is there")
         return
     said = {"end_lsn": head["last_lsn"] + 1, "end_offset": head["last_end"], "end_epoch": head["last_epoch"]}
     wrong = [f"{name} is {head[name]} and the last entry says {expected}" for name, expected in said.items() if head[name] != expected]

@@ -50,7 +50,7 @@ def differences(cut: Cut, counts: Iterable[PartitionCount]) -> list[str]:
             continue
         if count is None:
             sentences.append(f"{name}: nothing is there of {len(expected.offsets)} messages")
-        elif (count.messages, count.first_offset, count.last_offset, count.offset_sum) != (end - start, start, end - 1, (start + end - 1) * (end - start) // 2):
+        elif count != PartitionCount(name, end - start, start, end - 1, (start + end - 1) * (end - start) // 2):
             sentences.append(f"{name}: {count.messages} messages with offsets {count.first_offset} to {count.last_offset}, "
                              f"the cut has {len(expected.offsets)} with {start} to {end - 1}")
     return sentences + [f"{name}: {count.messages} messages of a partition that the cut does not hold" for name, count in sorted(found.items())]
