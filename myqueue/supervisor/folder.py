@@ -31,6 +31,7 @@ from .spec import EXTERNAL, HOST, ClusterSpec
 VERSION = 1
 HOME_BELOW_ROOT = Path("/var/lib/myqueue")
 SECRET_BYTES = 32
+OURS = frozenset({"secrets", "logs", "run", "postgres"})  # what an interrupted first start may have left
 # Below the ports that outgoing connections are given (32768 and up), so that a stopped node's port is still free later.
 PORTS = range(15_000, 32_000)
 PORT_TRIES = 200
@@ -94,15 +95,16 @@ class DataFolder:
             ConfigurationError: the folder cannot be used, the shape cannot be changed like this, or the balancer's port is taken.
         """
         before = self.load()
-        if before is None and self.path.exists() and any(entry.name != "run" for entry in self.path.iterdir()):
+        if before is None and self.path.exists() and any(entry.name not in OURS for entry in self.path.iterdir()):
             raise ConfigurationError(f"{self.path} is not empty and holds no cluster: choose another data folder")
         if before and wanted:
             wanted.grown_from(before.spec)
         spec = wanted or (before.spec if before else ClusterSpec())
+        ports, balancer_ports = _node_ports(spec, before.ports if before else {}), _balancer_ports(spec, before)  # before anything is made
         self._make()
         saved = before or Saved(secrets.token_hex(6), spec, "")
-        saved = replace(saved, spec=spec, postgres_home=saved.postgres_home or str(self._choose_postgres_home(saved.cluster_id)))
-        saved = replace(saved, ports=_node_ports(spec, saved.ports), balancer_ports=_balancer_ports(spec, before))
+        saved = replace(saved, spec=spec, ports=ports, balancer_ports=balancer_ports,
+                        postgres_home=saved.postgres_home or str(self._choose_postgres_home(saved.cluster_id)))
         for name in ("owner.password", "reader.password", "cluster.secret"):
             if not (self.secrets / name).exists():
                 write_secret(self.secrets / name, secrets.token_urlsafe(SECRET_BYTES))

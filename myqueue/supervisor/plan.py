@@ -48,12 +48,14 @@ KINDS: Mapping[str, Kind] = {
     "manager": Kind(
         ("{python}", "-m", "manager", "--host", "{host}", "--port", "{port}", "--node-id", "{number}", "--managers", "{numbered_managers}",
          "--write-manager", "1"),
-        {"MYQUEUE_MANAGER_DATABASE_URL": "{database_url}"}, connections=16),
+        {"MYQUEUE_MANAGER_DATABASE_URL": "{database_url}", "MYQUEUE_MANAGER_READER_USER": "{reader}", "MYQUEUE_MANAGER_SECRET_FILE": "{secret_file}"},
+        connections=16),
     "broker": Kind(
         ("{python}", "-m", "broker", "--host", "{host}", "--port", "{port}", "--managers", "{managers}"),
         {"MYQUEUE_BROKER_DATABASE_URL": "{database_url}"}, connections=24),
     "balancer": Kind(
-        ("{python}", "-m", "load_balancer", "--host", "{host}", "--port", "{port}", "--managers", "{managers}")),
+        ("{python}", "-m", "load_balancer", "--host", "{host}", "--port", "{port}", "--managers", "{managers}"),
+        {"MYQUEUE_BALANCER_SECRET_FILE": "{secret_file}"}),
 }
 
 
@@ -159,7 +161,8 @@ def _database_jobs(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind])
 def _services(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind]) -> list[NodeSpec]:
     manager_urls = [f"http://{HOST}:{places.ports[name]}" for name in spec.manager_names()]
     shared = {"managers": ",".join(manager_urls),
-              "numbered_managers": ",".join(f"{number}={url}" for number, url in enumerate(manager_urls, 1)), "secret_file": places.secret_file}
+              "numbered_managers": ",".join(f"{number}={url}" for number, url in enumerate(manager_urls, 1)), "secret_file": places.secret_file,
+              "reader": f"{places.prefix}_reader"}
     nodes = []
     for name in spec.database_nodes():
         kind, _, number = name.partition("-")

@@ -1,0 +1,52 @@
+"""Clusters for tests: a data folder that is gone afterwards, whatever happened, and stand-ins for the services."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from myqueue.supervisor import KINDS, Cluster, ClusterSpec, Kind
+from myqueue.supervisor.plan import MARK
+from myqueue.supervisor.process import marked
+
+from .postgres import open_folder
+
+STAND_IN = ("{python}", str(Path(__file__).with_name("stand_in_node.py")), "--port", "{port}")
+# Real PostgreSQL, real processes; only what the services would do is left out.
+STAND_INS: Mapping[str, Kind] = {**KINDS, **{name: replace(KINDS[name], command=STAND_IN) for name in ("manager", "broker", "balancer")}}
+SMALL = ClusterSpec(brokers=1, managers=1, ports=(0,))
+
+
+@contextmanager
+def cluster_folder() -> Iterator[Path]:
+    """A data folder in a path with a space; at the end its cluster is down and its data are gone, wherever they are."""
+    with open_folder("myqueue cluster ") as parent:
+        data = parent / "data"
+        try:
+            yield data
+        finally:
+            if (data / "cluster.json").exists():
+                cluster = Cluster(data, kinds=STAND_INS)
+                cluster.down()
+                cluster.folder.remove()
+
+
+def processes_of(cluster: Cluster) -> list[int]:
+    """Every process that runs on behalf of a cluster, and still does."""
+    saved = cluster.folder.load()
+    return marked(MARK, f"{saved.cluster_id}:") if saved else []
+
+
+def get(url: str) -> Any:
+    """The JSON that a stand-in answers with."""
+    return requests.get(url, timeout=5).json()
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
