@@ -52,12 +52,12 @@ class Upstreams:
             stopping.wait(min(self._interval_seconds, STOP_CHECK_SECONDS) / 5)  # a failing backend cannot make this a busy loop
 
     def refresh(self) -> None:
-        """Poll every manager, then take the table of the one that is likely to know most."""
+        """Poll every manager, then take the table of the first, most likely to know it, that is not behind what is known."""
         list(self._polls.map(self._poll, self._known()))
         for manager in self._by_knowledge():
             try:
-                self._learn(self._table_of(manager))
-                return
+                if self._learn(*self._table_of(manager)):
+                    return
             except MyQueueError as error:
                 _log.warning("no routing table from %s: %s", manager.backend.component, error.message)
 
@@ -115,7 +115,7 @@ class Upstreams:
     def _poll(self, manager: Manager) -> None:
         name = manager.backend.component
         try:
-            call(self._transport, "GET", manager.url + routes.READYZ, read_timeout_seconds=self._poll_timeout_seconds)
+            call(self._transport, "GET", manager.url + routes.READYZ, read_timeout_seconds=self._poll_timeout_seconds, repeatable=True)
         except OutcomeUnknownError as error:
             reason = error.message
             self._note(name, lambda health: health.was_slow(manager.url, reason=reason, now=self._clock.monotonic()))
@@ -127,17 +127,18 @@ class Upstreams:
 
     def _table_of(self, manager: Manager, *topics: str) -> tuple[ClusterSnapshot, tuple[Manager, ...]]:
         body = call(self._transport, "GET", manager.url + routes.CLUSTER, params={"topic": list(topics)} if topics else None,
-                    read_timeout_seconds=self._poll_timeout_seconds)
+                    read_timeout_seconds=self._poll_timeout_seconds, repeatable=True)
         managers = tuple(Manager(m["url"].rstrip("/"), m["node_id"], m["role"]) for m in body["managers"])
         return wire.snapshot_from_json(body), managers
 
-    def _learn(self, table: tuple[ClusterSnapshot, tuple[Manager, ...]]) -> None:
-        snapshot, managers = table
+    def _learn(self, snapshot: ClusterSnapshot, managers: tuple[Manager, ...]) -> bool:
+        """Take this table; False for one that is older than ours."""
         with self._changed() as view:
             old = view.snapshot
             if old is not None and old.cluster_id == snapshot.cluster_id and old.version > snapshot.version:
-                return  # from a manager that is behind
+                return False
             self._view = replace(view, snapshot=snapshot, managers=managers or view.managers)
+        return True
 
     def _note(self, component: str, change: Callable[[Health], Health]) -> None:
         with self._changed() as view:

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from load_balancer.core.health import Health
+from load_balancer.core.routing import (
+    Backend,
+    Destination,
+    Face,
+    Facts,
+    Manager,
+    View,
+    destination_of,
+    face_of,
+    is_repeatable,
+    route,
+)
+from myqueue.errors import BadRequestError, NotFoundError, UnavailableError, UnknownPartitionError, UnknownTopicError
+from myqueue.protocol.types import ClusterSnapshot, NodeAddress, PartitionInfo, TopicPartition
+
+M1, M2, M3 = Manager("http://m1", 1, "write"), Manager("http://m2", 2, "read"), Manager("http://m3", 3, "read")
+PARTITIONS = [PartitionInfo("logs", 1, 0, 1, 1), PartitionInfo("logs", 1, 1, 1, 2), PartitionInfo("orphan", 2, 0, 1, None),
+              PartitionInfo("lost", 3, 0, 1, 9)]
+SNAPSHOT = ClusterSnapshot("c", 7, {1: NodeAddress("b1", 1), 2: NodeAddress("b2", 2)}, {TopicPartition(p.topic, p.partition): p for p in PARTITIONS})
+VIEW = View((M1, M2, M3), SNAPSHOT)
+UNKNOWN = View((Manager("http://127.0.0.1:1"),))
+
+
+def without(*managers: Manager) -> View:
+    health = Health()
+    for manager in managers:
+        health = health.failed(manager.url, reason="refused", now=0.0)
+    return replace(VIEW, health=health)
+
+
+def names(method: str, path: str, view: View = VIEW, turn: int = 0) -> list[str]:
+    return [backend.component for backend in route(Facts(method, path), view, turn=turn).backends]
+
+
+WRITER, READER, FRESHEST, LEADER = Destination.WRITER, Destination.READER, Destination.FRESHEST, Destination.LEADER
+
+# Every call of API.md and where its chapter "Routing" sends it.
+TABLE = [
+    ("POST", "/topics", WRITER), ("GET", "/topics", READER), ("POST", "/producer/register", WRITER), ("POST", "/producer/produce", WRITER),
+    ("POST", "/consumer/register", READER), ("GET", "/consumer/consume", READER), ("POST", "/consumer/consume", READER),
+    ("GET", "/size", READER), ("GET", "/unread_messages", READER), ("POST", "/broker", WRITER), ("GET", "/broker", FRESHEST),
+    ("DELETE", "/broker/remove", WRITER), ("POST", "/partition", WRITER), ("GET", "/health", FRESHEST),
+    ("GET", "/", READER), ("GET", "/raft_status", READER), ("POST", "/producers", WRITER), ("POST", "/consumers", READER),
+    ("POST", "/partitions", WRITER), ("GET", "/partitions", READER), ("POST", "/messages", WRITER), ("POST", "/logs", WRITER),
+    ("GET", "/messages", READER), ("GET", "/logs", READER), ("GET", "/brokers", FRESHEST), ("POST", "/brokers", WRITER),
+    ("GET", "/v1/cluster", READER), ("GET", "/v1/topics", READER), ("GET", "/v1/topics/logs", READER), ("POST", "/v1/topics", WRITER),
+    ("PATCH", "/v1/topics/logs", WRITER), ("DELETE", "/v1/topics/logs", WRITER), ("POST", "/v1/topics/logs/partitions", WRITER),
+    ("POST", "/v1/producers", WRITER), ("POST", "/v1/consumers", WRITER), ("POST", "/v1/heartbeats", WRITER), ("GET", "/v1/health", FRESHEST),
+    ("GET", "/v1/topics/logs/partitions/0", LEADER), ("POST", "/v1/topics/logs/partitions/0/records", LEADER),
+    ("GET", "/v1/topics/logs/partitions/1/records", LEADER), ("PUT", "/v1/topics/logs/partitions/1/offsets/7", LEADER),
+    ("HEAD", "/topics", READER), ("OPTIONS", "/topics", READER), ("GET", "/no/such/path", READER), ("PUT", "/no/such/path", WRITER),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "destination"), TABLE)
+@pytest.mark.parametrize("end", ["", "/"])
+def test_every_row_of_the_routing_chapter(method: str, path: str, destination: Destination, end: str) -> None:
+    """Each call goes where the contract says; a slash at the end changes nothing."""
+    assert destination is destination_of(Facts(method, path + end))
+
+
+@pytest.mark.parametrize("path", ["/internal", "/internal/", "/internal/propose", "//internal/propose", "/internal/../topics", "/internal/a\nb"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "BREW"])
+def test_calls_between_nodes_never_pass(method: str, path: str) -> None:
+    with pytest.raises(NotFoundError):
+        route(Facts(method, path), VIEW, turn=0)
+
+
+def test_a_name_that_only_begins_like_internal_passes() -> None:
+    assert READER is destination_of(Facts("GET", "/internals"))
+
+
+def test_writes_go_to_the_write_manager_alone() -> None:
+    for turn in range(4):
+        assert ["manager-1"] == names("POST", "/topics", turn=turn)
+
+
+def test_reads_take_turns_between_read_managers_and_fall_back_on_the_write_manager() -> None:
+    assert ["manager-2", "manager-3", "manager-1"] == names("GET", "/topics", turn=0)
+    assert ["manager-3", "manager-2", "manager-1"] == names("GET", "/topics", turn=1)
+    assert names("GET", "/topics", turn=0) == names("GET", "/topics", turn=2)
+
+
+def test_an_ejected_manager_gets_nothing() -> None:
+    assert ["manager-3", "manager-1"] == names("GET", "/topics", without(M2), turn=5)
+    assert ["manager-1"] == names("GET", "/topics", without(M2, M3))
+    assert ["manager-2", "manager-3"] == names("GET", "/topics", without(M1))
+
+
+def test_what_the_write_manager_knows_best_is_asked_there_first() -> None:
+    assert ["manager-1", "manager-2", "manager-3"] == names("GET", "/health")
+    assert ["manager-2", "manager-3"] == names("GET", "/broker", without(M1))
+
+
+def test_records_go_straight_to_the_leader() -> None:
+    assert (Backend("broker-1", "http://b1:1"),) == route(Facts("POST", "/v1/topics/logs/partitions/0/records"), VIEW, turn=0).backends
+    assert (Backend("broker-2", "http://b2:2"),) == route(Facts("GET", "/v1/topics/logs/partitions/1"), VIEW, turn=9).backends
+
+
+@pytest.mark.parametrize(("path", "error", "said"), [
+    ("/v1/topics/nothing/partitions/0", UnknownTopicError, "'nothing' does not exist"),
+    ("/v1/topics/logs/partitions/2/records", UnknownPartitionError, "2 partitions: 0 to 1, not 2"),
+    ("/v1/topics/logs/partitions/9223372036854775807", UnknownPartitionError, "not 9223372036854775807"),
+    ("/v1/topics/logs/partitions/-1", BadRequestError, "partition must be from 0"),
+    ("/v1/topics/logs/partitions/abc/records", BadRequestError, "whole number"),
+    ("/v1/topics/logs/partitions/1.5", BadRequestError, "whole number"),
+    ("/v1/topics/orphan/partitions/0", UnavailableError, "orphan/0 has no leader"),
+    ("/v1/topics/lost/partitions/0", UnavailableError, "broker-9, whose address is not known"),
+])
+def test_a_partition_that_cannot_be_served_is_refused_with_the_reason(path: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        route(Facts("GET", path), VIEW, turn=0)
+
+
+@pytest.mark.parametrize(("method", "path", "view", "component", "said"), [
+    ("POST", "/topics", without(M1), "manager-1", "the write manager, manager-1, does not answer: refused"),
+    ("POST", "/topics", UNKNOWN, "write manager", "no write manager is known"),
+    ("GET", "/topics", without(M1, M2, M3), "managers", r"no manager answers: manager-1 \(refused\), manager-2"),
+    ("GET", "/v1/topics/logs/partitions/0", UNKNOWN, "managers", "routing table is not known"),
+])
+def test_a_refusal_names_who_is_missing(method: str, path: str, view: View, component: str, said: str) -> None:
+    with pytest.raises(UnavailableError, match=said) as caught:
+        route(Facts(method, path), view, turn=0)
+    assert (component, "not_done") == (caught.value.component, caught.value.outcome)
+
+
+def test_before_the_table_is_known_reads_go_to_the_managers_of_the_settings() -> None:
+    assert ["manager at 127.0.0.1:1"] == names("GET", "/topics", UNKNOWN)
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("GET", "/consumer/consume"), ("GET", "/consumer/consume/"), ("POST", "/consumer/consume"), ("GET", "/messages"), ("GET", "/logs"),
+    ("HEAD", "/logs/"), ("POST", "/topics"), ("DELETE", "/broker/remove"), ("PUT", "/v1/topics/logs/partitions/0/offsets/1"),
+    ("POST", "/v1/topics/logs/partitions/0/records"),
+])
+def test_what_changes_something_is_never_repeated(method: str, path: str) -> None:
+    assert not is_repeatable(Facts(method, path))
+
+
+@pytest.mark.parametrize("path", ["/topics", "/size", "/unread_messages", "/health", "/partitions", "/v1/cluster",
+                                  "/v1/topics/logs/partitions/0/records"])
+def test_a_plain_read_may_be_repeated(path: str) -> None:
+    assert is_repeatable(Facts("GET", path))
+
+
+@pytest.mark.parametrize(("path", "face"), [
+    ("/topics", Face.QUEUE), ("/producer/produce", Face.QUEUE), ("/consumer/consume", Face.QUEUE), ("/size", Face.QUEUE),
+    ("/broker/remove", Face.QUEUE), ("/partition", Face.QUEUE), ("/health", Face.QUEUE), ("/unread_messages/", Face.QUEUE),
+    ("/", Face.PARTITION), ("/raft_status", Face.PARTITION), ("/consumers", Face.PARTITION), ("/logs", Face.PARTITION), ("/brokers/", Face.PARTITION),
+    ("/v1/topics", Face.NATIVE), ("/nowhere", Face.NATIVE), ("/internal/x", Face.NATIVE), ("/topicsx", Face.NATIVE),
+])
+def test_the_face_of_a_path(path: str, face: Face) -> None:
+    assert face is face_of(path)
