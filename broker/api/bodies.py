@@ -1,0 +1,145 @@
+"""Requests' bodies and arguments into values: everything wrong with them is a 4xx here, before anything waits for anything."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from flask import Request
+
+from broker.core.admission import admit
+from myqueue.errors import BadRequestError, TooLargeError, UnsupportedMediaTypeError
+from myqueue.protocol import routes, wire
+from myqueue.protocol.batch import BATCH_TYPE, REQUEST_BYTES_MAX, Block, check_record, pack
+from myqueue.protocol.names import INT64_MAX, parse_integer
+from myqueue.protocol.types import ProducerSequence, Record
+
+JSON_TYPE = "application/json"
+INT32_MAX = 2**31 - 1
+WAIT_SECONDS_MAX = 30.0
+BYTES_DEFAULT, BYTES_MAX = 1 << 20, 8 << 20
+RECORDS_DEFAULT, RECORDS_MAX = 1_000, 65_536
+CONSUMER_MAX = 255
+
+
+def json_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object. Raises BadRequestError."""
+    body = parse_json(request.get_data(cache=False))
+    if not isinstance(body, dict):
+        raise BadRequestError("the body must be a JSON object")
+    return body
+
+
+def parse_json(raw: bytes) -> Any:
+    """Raises BadRequestError for what is not JSON, however deep or odd."""
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"the body is not JSON: {str(error)[:200]}") from None
+
+
+def produce_body(request: Request) -> tuple[list[Block], int]:
+    """The blocks of a produce request in any of its content types, and their size in bytes.
+
+    Raises:
+        UnsupportedMediaTypeError: names the types that are read.
+        BadRequestError, CorruptBatchError, TooLargeError: nothing of it may be stored.
+    """
+    kind = (request.mimetype or JSON_TYPE).lower()
+    raw = request.get_data(cache=False)
+    if kind == JSON_TYPE:
+        raw = pack(_records(parse_json(raw)))
+    elif kind != BATCH_TYPE:
+        raise UnsupportedMediaTypeError(f"{kind} is not read here; good types are {BATCH_TYPE} and {JSON_TYPE}", supported=[BATCH_TYPE, JSON_TYPE])
+    return admit(raw), len(raw)
+
+
+def _records(body: Any) -> list[Record]:
+    items = body["records"] if isinstance(body, dict) and "records" in body else [body]
+    if isinstance(body, dict) and "records" in body and len(body) > 1:
+        raise BadRequestError("beside records there is nothing else in a batch")
+    if not isinstance(items, list) or not items:
+        raise BadRequestError("records must be a list of one record or more")
+    records = [wire.record_from_json(item) for item in items]
+    for record in records:
+        check_record(record)
+    return records
+
+
+def value_blocks(value: bytes, key: bytes | None = None) -> tuple[list[Block], int]:
+    """One message as blocks, and its size. Raises TooLargeError."""
+    record = Record(value, key)
+    check_record(record)
+    raw = pack([record])
+    if len(raw) > REQUEST_BYTES_MAX:
+        raise TooLargeError()
+    return admit(raw), len(raw)
+
+
+def sequence_headers(headers: Mapping[str, str]) -> ProducerSequence | None:
+    """The producer's headers: all of them or none. Raises BadRequestError."""
+    names = (routes.PRODUCER_ID, routes.PRODUCER_EPOCH, routes.PRODUCER_SEQ)
+    given = [headers.get(name) for name in names]
+    if all(value is None for value in given):
+        return None
+    if None in given:
+        raise BadRequestError(f"{', '.join(names)} go together")
+    limits = ((1, INT64_MAX), (0, INT32_MAX), (0, INT64_MAX))
+    return ProducerSequence(*(parse_integer(value, name=name, minimum=low, maximum=high)
+                              for value, name, (low, high) in zip(given, names, limits, strict=True)))
+
+
+def read_arguments(arguments: Mapping[str, str]) -> tuple[int | str, dict[str, Any]]:
+    """``offset``, and the bounds of a read. Raises BadRequestError."""
+    offset: int | str = arguments.get("offset", "earliest")
+    if offset not in ("earliest", "latest"):
+        try:
+            offset = parse_integer(offset, name="offset", minimum=-INT64_MAX - 1)
+        except BadRequestError as error:
+            raise BadRequestError(f"{error.message}; or earliest or latest", argument="offset") from None
+    return offset, {
+        "bytes_max": min(BYTES_MAX, parse_integer(arguments.get("max_bytes", BYTES_DEFAULT), name="max_bytes", minimum=1)),
+        "wait_seconds": min(WAIT_SECONDS_MAX, _seconds(arguments.get("wait_seconds", "0"))),
+    }
+
+
+def records_max(arguments: Mapping[str, str], default: int) -> int:
+    return min(RECORDS_MAX, parse_integer(arguments.get("max_records", default), name="max_records", minimum=1))
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise BadRequestError(f"wait_seconds must be a number of seconds from 0, not {text[:40]!r}", argument="wait_seconds")
+    return seconds
+
+
+def partition_number(value: object) -> int:
+    """A partition as it is named from outside, from 0. Raises BadRequestError."""
+    return parse_integer(value, name="partition", minimum=0, maximum=INT32_MAX)
+
+
+def consumer_key(value: object) -> str:
+    """A consumer as the log knows it. Raises BadRequestError."""
+    if not isinstance(value, str) or not 1 <= len(value) <= CONSUMER_MAX or "\0" in value or not value.isprintable():
+        raise BadRequestError(f"consumer must be 1 to {CONSUMER_MAX} printable characters")
+    return value
+
+
+def registered_consumer(value: object) -> str:
+    """The key of a registered consumer, by its id. Raises BadRequestError."""
+    return f"#{parse_integer(value, name='consumer_id', minimum=1)}"
+
+
+def request_id(value: object) -> str | None:
+    """Raises BadRequestError."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not 1 <= len(value) <= 255 or not value.isprintable():
+        raise BadRequestError("request_id must be 1 to 255 printable characters")
+    return value

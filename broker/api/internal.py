@@ -1,0 +1,113 @@
+"""Calls between nodes, by partition identity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request
+
+from broker.core.replica import Appointment
+from broker.service import BrokerService
+from myqueue.errors import BadRequestError, MyQueueError
+from myqueue.protocol import routes, wire
+from myqueue.protocol.names import INT64_MAX, check_topic_name, parse_integer
+from myqueue.protocol.types import Appended, Message, PartitionId
+
+from . import bodies
+from .records import rule
+
+
+def make_blueprint(service: BrokerService, identity: Callable[[], dict[str, Any]]) -> Blueprint:
+    """The routes under /internal/."""
+    face = Blueprint("internal", __name__)
+
+    @face.get(routes.I_IDENTITY)
+    def tell_identity() -> Response:
+        return jsonify(identity())
+
+    @face.post(routes.I_APPOINT)
+    def appoint() -> Response:
+        return jsonify({"results": [_appoint(service, item) for item in _list(bodies.json_object(request), "appointments")]})
+
+    @face.post(routes.I_DROP)
+    def drop() -> Response:
+        service.drop([_integer(item, "topic_ids") for item in _list(bodies.json_object(request), "topic_ids")])
+        return jsonify({})
+
+    @face.post(rule(routes.I_RECORDS))
+    def append(topic_id: str, partition: str) -> Response:
+        found = _partition([topic_id, partition])
+        sequence = bodies.sequence_headers(request.headers)
+        blocks, size = bodies.produce_body(request)
+        result = service.append(found, blocks, sequence, size_bytes=size)
+        return jsonify(wire.appended_to_json(Appended("", found.partition, result.base_offset, result.record_count, result.append_time,
+                                                      result.duplicate)))
+
+    @face.post(rule(routes.I_DEQUEUE))
+    def dequeue(topic_id: str, partition: str) -> Response:
+        found, body = _partition([topic_id, partition]), bodies.json_object(request)
+        stored = service.dequeue(found, bodies.consumer_key(body.get("consumer")), bodies.request_id(body.get("request_id")))
+        if stored is None:
+            return jsonify({"empty": True})
+        record = stored.record
+        return jsonify(wire.message_to_json(Message("", found.partition, stored.offset, record.value, record.key, record.headers,
+                                                    stored.append_time if record.timestamp_us is None else record.timestamp_us)))
+
+    @face.post(rule(routes.I_OFFSETS))
+    def offsets(topic_id: str, partition: str) -> Response:
+        found, body = _partition([topic_id, partition]), bodies.json_object(request)
+        consumer = bodies.consumer_key(body.get("consumer"))
+        if body.get("start") not in (None, "latest") or ("offset" in body) == ("start" in body):
+            raise BadRequestError('either "offset": number or "start": "latest" is needed')
+        offset = _integer(body["offset"], "offset") if "offset" in body else None
+        return jsonify({"offset": service.commit_offset(found, consumer, offset)})
+
+    @face.post(routes.I_SIZES)
+    def sizes() -> Response:
+        body = bodies.json_object(request)
+        partitions = [_partition(item) for item in _list(body, "partitions")]
+        return jsonify({"sizes": service.sizes(bodies.consumer_key(body.get("consumer")), partitions)})
+
+    return face
+
+
+def _appoint(service: BrokerService, item: Any) -> dict[str, Any]:
+    """One appointment's result; one that is refused does not keep the others from being done."""
+    if not isinstance(item, dict):
+        raise BadRequestError("an appointment must be a JSON object")
+    partition = _partition([item.get("topic_id"), item.get("partition")])
+    appointment = Appointment(_integer(item.get("epoch"), "epoch", minimum=1), _voters(item.get("voters")),
+                              _integer(item.get("replication_factor", 1), "replication_factor", minimum=1, maximum=bodies.INT32_MAX))
+    config = item.get("config") or {}
+    if not isinstance(config, dict):
+        raise BadRequestError("config must be a JSON object")
+    answer: dict[str, Any] = {"topic_id": partition.topic_id, "partition": partition.partition}
+    try:
+        epoch = service.appoint(partition, topic=check_topic_name(item.get("topic")), config=config, appointment=appointment)
+    except MyQueueError as error:
+        return {**answer, "ok": False, **wire.error_to_json(error)}
+    return {**answer, "ok": True, "promised_epoch": epoch}
+
+
+def _voters(value: Any) -> dict[int, str | None]:
+    if not isinstance(value, dict) or not all(disk is None or isinstance(disk, str) for disk in value.values()):
+        raise BadRequestError("voters must be a JSON object of broker ids and disk ids")
+    return {parse_integer(broker, name="voters", minimum=1): disk for broker, disk in value.items()}
+
+
+def _partition(pair: Any) -> PartitionId:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise BadRequestError("a partition is [topic_id, partition]")
+    return PartitionId(_integer(pair[0], "topic_id"), bodies.partition_number(pair[1]))
+
+
+def _integer(value: Any, name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:
+    return parse_integer(value, name=name, minimum=minimum, maximum=maximum)
+
+
+def _list(body: dict[str, Any], name: str) -> list[Any]:
+    value = body.get(name)
+    if not isinstance(value, list):
+        raise BadRequestError(f"{name} must be a list")
+    return value

@@ -1,0 +1,24 @@
+"""The broker's Flask app from its parts."""
+
+from __future__ import annotations
+
+from flask import Flask
+
+from db.log_store import LogStore
+from myqueue.service.app import build_app
+from myqueue.service.auth import Guard
+from myqueue.service.lifecycle import Lifecycle
+
+from .api import internal, partition, records
+from .directory import Directory
+from .identity import Identity
+from .managers import Managers
+from .service import BrokerService
+
+
+def create_app(node: str, service: BrokerService, store: LogStore, directory: Directory, identity: Identity, managers: Managers,
+               lifecycle: Lifecycle, guard: Guard) -> Flask:
+    """All faces of a broker."""
+    blueprints = [records.make_blueprint(service, directory), partition.make_blueprint(service, store, directory, managers, identity.who),
+                  internal.make_blueprint(service, identity.told)]
+    return build_app(node, blueprints, lifecycle=lifecycle, ready=identity.ready, guard=guard)

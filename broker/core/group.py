@@ -1,0 +1,92 @@
+"""Everything that waits for one partition, planned as one transaction: each request sees the ones before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from myqueue.errors import MyQueueError
+from myqueue.protocol.entry import LogEnd, LogEntry, offset_entry
+from myqueue.protocol.fold import LogState
+from myqueue.protocol.types import PartitionId
+
+from .append import AppendRequest, AppendResult, plan_append
+from .offsets import CommitRequest, DequeueRequest, LogRange, plan_commit, plan_dequeue
+
+Request = AppendRequest | CommitRequest | DequeueRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """The answer to a commit (the offset set) or a dequeue (the offset handed out; None: nothing left)."""
+
+    offset: int | None
+
+
+Outcome = AppendResult | Handed | MyQueueError
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """What to write, and an outcome per request, in the order given. None may be told before the commit."""
+
+    outcomes: Sequence[Outcome]
+    entries: Sequence[LogEntry]
+    end: LogEnd
+    changes: LogState  # what folding the entries changes
+
+
+def plan_group(partition: PartitionId, end: LogEnd, state: LogState, readable: LogRange, requests: Sequence[Request], *, epoch: int,
+               now_us: int) -> GroupPlan:
+    """Plan requests one after the other. A refused one leaves no trace in the others.
+
+    Args:
+        end: where the log ends.
+        state: what is folded and what lies above, for the producers and consumers of these requests.
+        readable: what is committed; only that is handed out.
+        epoch: of this leadership.
+    """
+    after, entries = state.copy(), []
+    outcomes: list[Outcome | None] = [None] * len(requests)
+    for place in in_sequence_order(requests):
+        try:
+            outcome, written, end = _plan_one(partition, end, after, readable, requests[place], epoch, now_us)
+        except MyQueueError as error:
+            outcomes[place] = error
+            continue
+        outcomes[place] = outcome
+        if written:
+            head = written[0].head
+            after.fold(head, end.offset - head.base_offset, written[0].body)  # type: ignore[arg-type]
+            entries += written
+    return GroupPlan(outcomes, entries, end, after.changed_since(state))  # type: ignore[arg-type]
+
+
+def _plan_one(partition: PartitionId, end: LogEnd, state: LogState, readable: LogRange, request: Request, epoch: int,
+              now_us: int) -> tuple[Outcome, Sequence[LogEntry], LogEnd]:
+    if isinstance(request, AppendRequest):
+        producer = None if request.sequence is None else state.producers.get(request.sequence.producer_id)
+        append = plan_append(partition, end, producer, request, epoch=epoch, now_us=now_us)
+        return append.result, append.entries, append.end
+    now_us = max(now_us, end.append_time)
+    if isinstance(request, DequeueRequest):
+        plan = plan_dequeue(state, request, readable, now_us=now_us)
+    else:
+        plan = plan_commit(state, request, readable)
+    if plan.body is None:
+        return Handed(plan.offset), (), end
+    return Handed(plan.offset), *offset_entry(partition, end, epoch=epoch, append_time=now_us, body=plan.body)
+
+
+def in_sequence_order(requests: Sequence[Request]) -> list[int]:
+    """The places of the requests in the order to plan them: as they came, but those of one producer by epoch and sequence."""
+    order = list(range(len(requests)))
+    places: dict[int, list[int]] = {}
+    for place, request in enumerate(requests):
+        if isinstance(request, AppendRequest) and request.sequence is not None:
+            places.setdefault(request.sequence.producer_id, []).append(place)
+    for mine in places.values():
+        by_sequence = sorted(mine, key=lambda place: (requests[place].sequence.epoch, requests[place].sequence.seq))  # type: ignore[union-attr]
+        for place, chosen in zip(mine, by_sequence, strict=True):
+            order[place] = chosen
+    return order

@@ -1,0 +1,88 @@
+"""Consumer offsets: commits, and the dequeue that reads a message and moves the offset in one step.
+
+What must never happen: two dequeues of one consumer get the same message, one message is passed over, an offset beyond
+what is committed, an offset of an older generation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from myqueue.errors import ConflictError, OffsetOutOfRangeError
+from myqueue.protocol.fold import REQUEST_TTL_US, LogState, OffsetCommit
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """Set a consumer's offset; None stands for the committed end ("latest")."""
+
+    consumer: str
+    offset: int | None
+    generation: int | None = None  # None: whatever the consumer has
+
+
+@dataclass(frozen=True, slots=True)
+class DequeueRequest:
+    """Hand out the consumer's next message. The same ``request_id`` gets the same message again for 5 minutes."""
+
+    consumer: str
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """What of a log may be handed out: ``start`` to the committed ``end``, exclusive."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPlan:
+    """The answer (an offset, or None: nothing left), and the body to append for it, if any."""
+
+    offset: int | None
+    body: bytes | None
+
+
+def next_offset(state: LogState, consumer: str, readable: LogRange) -> int:
+    """The first offset this consumer has not consumed; a new one starts at the earliest."""
+    known = state.consumers.get(consumer)
+    return readable.start if known is None else known.next_offset
+
+
+def plan_commit(state: LogState, request: CommitRequest, readable: LogRange) -> OffsetPlan:
+    """Raises OffsetOutOfRangeError above the committed end, ConflictError for an older generation."""
+    known = state.consumers.get(request.consumer)
+    current = 0 if known is None else known.generation
+    generation = current if request.generation is None else request.generation
+    if generation < current:
+        raise ConflictError(f"generation {generation} is over, the present one is {current}", generation=current)
+    offset = readable.end if request.offset is None else request.offset
+    if offset > readable.end:
+        raise out_of_range(offset, readable)
+    return OffsetPlan(offset, OffsetCommit(request.consumer, offset, generation).to_body())
+
+
+def plan_dequeue(state: LogState, request: DequeueRequest, readable: LogRange, *, now_us: int) -> OffsetPlan:
+    """Raises OffsetOutOfRangeError where the consumer's next message was dropped: nobody is moved without being asked."""
+    if request.request_id is not None:
+        before = state.requests.get((request.consumer, request.request_id))
+        if before is not None and before.append_time > now_us - REQUEST_TTL_US:
+            if before.message_offset < readable.start:
+                raise out_of_range(before.message_offset, readable)
+            return OffsetPlan(before.message_offset, None)
+    offset = next_offset(state, request.consumer, readable)
+    if offset < readable.start:
+        raise out_of_range(offset, readable)
+    if offset >= readable.end:
+        return OffsetPlan(None, None)
+    known = state.consumers.get(request.consumer)
+    commit = OffsetCommit(request.consumer, offset + 1, 0 if known is None else known.generation, offset, request.request_id)
+    return OffsetPlan(offset, commit.to_body())
+
+
+def out_of_range(offset: int, readable: LogRange) -> OffsetOutOfRangeError:
+    """The error that names what there is."""
+    return OffsetOutOfRangeError(f"offset {offset} lies outside the log: earliest is {readable.start}, latest is {readable.end}",
+                                 offset=offset, earliest=readable.start, latest=readable.end)

@@ -1,0 +1,88 @@
+"""The replica's side of leadership: what it promised, whether it leads, what an appointment does (PROTOCOL 4.2).
+
+What must never happen: a promise that falls, two leaderships in one epoch, a leader on a disk that is not the registered one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from db.replication import counts, majority
+from myqueue.errors import NotLeaderError, RefusedError
+from myqueue.protocol.entry import LogEnd
+
+
+class ReplicaHead(Protocol):
+    """What of a head row these rules look at."""
+
+    @property
+    def promised_epoch(self) -> int: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def end(self) -> LogEnd: ...
+
+    @property
+    def seeding_until(self) -> int | None: ...
+
+    @property
+    def fault(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Appointment:
+    """What the write manager decided about a partition: its epoch, and the voters by broker and registered disk."""
+
+    epoch: int
+    voters: Mapping[int, str | None]
+    replication_factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AppointPlan:
+    """``starts`` says whether this begins the leadership (the marker is to be appended) or repeats what is so already."""
+
+    promised_epoch: int
+    starts: bool
+
+
+def is_leading(head: ReplicaHead) -> bool:
+    """Whether this replica leads by what its own disk says."""
+    return 0 < head.leader_epoch == head.promised_epoch and head.fault is None and head.seeding_until is None
+
+
+def check_leading(head: ReplicaHead) -> None:
+    """Raises NotLeaderError."""
+    if not is_leading(head):
+        raise NotLeaderError("this broker does not lead the partition; nothing was stored", epoch=head.promised_epoch)
+
+
+def commits_alone(voters: Mapping[int, str | None], broker_id: int, disk_id: str) -> bool:
+    """Whether this disk alone is a majority: then its commit is the partition's."""
+    return majority(len(voters)) == 1 and counts(voters, broker_id, disk_id)
+
+
+def plan_appoint(head: ReplicaHead, appointment: Appointment, *, broker_id: int, disk_id: str) -> AppointPlan:
+    """Decide what an appointment as leader does; a repeat changes nothing.
+
+    Raises:
+        RefusedError: a later epoch was promised, this disk is not a voter, the log holds an entry of this epoch already,
+            or the partition has replicas elsewhere.
+    """
+    epoch = appointment.epoch
+    if epoch < head.promised_epoch:
+        raise RefusedError(f"epoch {head.promised_epoch} is promised, the appointment is of {epoch}", promised_epoch=head.promised_epoch)
+    if not counts(appointment.voters, broker_id, disk_id):
+        raise RefusedError(f"broker {broker_id} with disk {disk_id} is not a voter", promised_epoch=head.promised_epoch)
+    if not commits_alone(appointment.voters, broker_id, disk_id):
+        raise RefusedError(f"{len(appointment.voters)} voters: only partitions with one replica can be led for now",
+                           promised_epoch=head.promised_epoch)
+    if head.leader_epoch == epoch:
+        return AppointPlan(epoch, starts=False)
+    if head.end.epoch >= epoch:
+        raise RefusedError(f"the log holds an entry of epoch {head.end.epoch} already", promised_epoch=head.promised_epoch)
+    return AppointPlan(epoch, starts=True)

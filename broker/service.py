@@ -1,0 +1,254 @@
+"""What a broker does with its partitions: lock → load → plan → write → commit → wake.
+
+Nothing that matters lives in this process: any worker of the node may serve any request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from db.log_store import Head, LogStore, Slice, StoredRecord, Wanted
+from myqueue.clock import Clock
+from myqueue.errors import CorruptBatchError, MyQueueError, NotLeaderError, OutcomeUnknownError, OverloadedError, UnavailableError
+from myqueue.protocol.batch import Block
+from myqueue.protocol.entry import marker_entry
+from myqueue.protocol.fold import LogState
+from myqueue.protocol.types import PartitionId, ProducerSequence
+from myqueue.service import metrics
+from myqueue.service.wakeups import Wakeups
+
+from .core.append import AppendRequest, AppendResult
+from .core.group import GroupPlan, Handed, Request, plan_group
+from .core.offsets import CommitRequest, DequeueRequest, LogRange, out_of_range
+from .core.replica import Appointment, check_leading, commits_alone, plan_appoint
+from .writer import GroupWriter
+
+WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and comes back
+LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
+RELOOK_SECONDS = 5.0  # a long poll looks at the database this often even when nothing woke it
+OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
+TOPICS_KEY = "topics"  # woken when the topics that this broker knows have changed
+
+Answer = AppendResult | Handed | StoredRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Self:
+    """This broker and its disk, as registered."""
+
+    broker_id: int
+    disk_id: str
+
+
+class BrokerService:
+    """The operations of a broker, by partition identity.
+
+    Args:
+        who: tells this broker's registered identity; raises UnavailableError before it is registered.
+        long_polls_max: reads that may wait at one time in this process; the other request threads stay free.
+    """
+
+    def __init__(self, store: LogStore, wakeups: Wakeups, *, who: Callable[[], Self], clock: Clock, stopping: threading.Event, queue_bytes_max: int,
+                 long_polls_max: int, timeout_seconds: float) -> None:
+        self._store, self._wakeups, self._who, self._clock, self._stopping = store, wakeups, who, clock, stopping
+        self._timeout_seconds = timeout_seconds
+        self._long_polls = threading.BoundedSemaphore(long_polls_max)
+        self.writer: GroupWriter[Request, Answer] = GroupWriter(self.write_group, clock=clock, queue_bytes_max=queue_bytes_max,
+                                                                on_queued=metrics.QUEUED_BYTES.set)
+
+    # --- what callers ask for ---
+
+    def append(self, partition: PartitionId, blocks: Sequence[Block], sequence: ProducerSequence | None, *, size_bytes: int) -> AppendResult:
+        """Store blocks at the end of a partition, durably and all or nothing.
+
+        When this returns, every record is on disk and readable. A sequence that was stored before is not stored again: the first
+        answer is given once more, so a lost reply may simply be retried.
+
+        Args:
+            blocks: from :func:`broker.core.admission.admit`.
+
+        Raises:
+            UnknownPartitionError, NotLeaderError, SequenceGapError, DuplicateSequenceError, ProducerFencedError, CorruptBatchError,
+            OverloadedError, UnavailableError: nothing was stored.
+            OutcomeUnknownError: retry with the same sequence to find out.
+        """
+        return self._submit(partition, AppendRequest(blocks, sequence), size_bytes)  # type: ignore[return-value]
+
+    def commit_offset(self, partition: PartitionId, consumer: str, offset: int | None, *, generation: int | None = None) -> int:
+        """Set a consumer's offset (None: to the committed end), as an entry of the log; the offset set."""
+        handed = self._submit(partition, CommitRequest(consumer, offset, generation), OFFSET_BYTES)
+        return handed.offset  # type: ignore[union-attr,return-value]
+
+    def dequeue(self, partition: PartitionId, consumer: str, request_id: str | None = None) -> StoredRecord | None:
+        """Hand out the consumer's next message and move its offset, in one transaction; None when nothing is left."""
+        answer = self._submit(partition, DequeueRequest(consumer, request_id), OFFSET_BYTES)
+        return answer if isinstance(answer, StoredRecord) else None
+
+    def read(self, partition: PartitionId, offset: int | str, *, bytes_max: int, records_max: int, wait_seconds: float = 0.0) -> tuple[int, Slice]:
+        """Committed records from ``offset`` (or "earliest", "latest") on, waiting for some to come; the offset meant, and what was found.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is below the start or above the end, which it names.
+            OverloadedError: too many reads wait already.
+        """
+        deadline = self._clock.monotonic() + wait_seconds
+        stamp = self._wakeups.stamp(partition)
+        offset, found = self._look(partition, offset, bytes_max, records_max)
+        if found.record_count or wait_seconds <= 0:
+            return offset, found
+        if not self._long_polls.acquire(blocking=False):
+            raise OverloadedError("too many reads wait for data already")
+        try:
+            metrics.LONG_POLLS.inc()
+            while not found.record_count and (left := deadline - self._clock.monotonic()) > 0 and not self._stopping.is_set():
+                self._wakeups.wait(partition, stamp, min(left, RELOOK_SECONDS), self._stopping)
+                stamp = self._wakeups.stamp(partition)
+                offset, found = self._look(partition, offset, bytes_max, records_max)
+            return offset, found
+        finally:
+            metrics.LONG_POLLS.dec()
+            self._long_polls.release()
+
+    def head(self, partition: PartitionId) -> Head:
+        return self._store.head(partition)
+
+    def offset(self, partition: PartitionId, consumer: str) -> int | None:
+        """The consumer's committed offset; None where it has none."""
+        self._store.head(partition)  # says whether the partition is here at all
+        return self._store.consumer_offset(partition, consumer)
+
+    def sizes(self, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
+        """How many messages the consumer has not read, per partition. Raises NotLeaderError where one is not led here."""
+        found = self._store.consumer_offsets(partitions, consumer)
+        return [_unread(partition, *found.get(partition, (None, None))) for partition in partitions]
+
+    # --- what managers ask for ---
+
+    def appoint(self, partition: PartitionId, *, topic: str, config: dict[str, object], appointment: Appointment) -> int:
+        """Lead a partition in an epoch: the log is made where it is not there, the marker is appended. A repeat changes nothing.
+
+        Returns:
+            The promised epoch.
+
+        Raises:
+            RefusedError: see ``plan_appoint``; ``promised_epoch`` says what is promised.
+        """
+        who = self._who()
+        self._store.create(partition, topic=topic, config=config)
+        with self._store.locked(partition) as held:
+            plan = plan_appoint(held.head, appointment, broker_id=who.broker_id, disk_id=who.disk_id)
+            if plan.starts:
+                held.lead(plan.promised_epoch, appointment.voters, appointment.replication_factor)
+                end = held.head.end
+                append_time = max(self._clock.now_us(), end.append_time)
+                entries, end = marker_entry(partition, end, epoch=plan.promised_epoch, append_time=append_time)
+                held.append(entries, end)
+                held.commit(end.lsn, end.offset, LogState())
+        self._wakeups.wake(TOPICS_KEY)
+        return plan.promised_epoch
+
+    def drop(self, topic_ids: Iterable[int]) -> None:
+        """Forget topics and their logs; whoever waits for their data is told."""
+        for topic_id in topic_ids:
+            for partition in self._store.drop(topic_id):
+                self._wakeups.wake(partition)
+            self._wakeups.wake(TOPICS_KEY)
+
+    # --- writing ---
+
+    def write_group(self, partition: PartitionId, requests: Sequence[Request]) -> Sequence[Answer | MyQueueError]:
+        """Write requests in one transaction; where one of them spoils it for all, each alone."""
+        try:
+            return self._write(partition, requests)
+        except CorruptBatchError as error:
+            if len(requests) == 1:
+                return [error]
+        return [self._alone(partition, request) for request in requests]
+
+    def _alone(self, partition: PartitionId, request: Request) -> Answer | MyQueueError:
+        try:
+            return self._write(partition, [request])[0]
+        except MyQueueError as error:
+            return error
+
+    def _write(self, partition: PartitionId, requests: Sequence[Request], *, look_again: bool = True) -> Sequence[Answer | MyQueueError]:
+        began, plan, answers = self._clock.monotonic(), None, ()
+        try:
+            with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
+                self._check_alone(held.head)
+                readable = LogRange(held.head.start_offset, held.head.commit_offset)
+                plan = plan_group(partition, held.head.end, held.state, readable, requests, epoch=held.head.leader_epoch, now_us=self._clock.now_us())
+                answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)
+                           and outcome.offset is not None else outcome for request, outcome in zip(requests, plan.outcomes, strict=True)]
+                if plan.entries:
+                    held.append(plan.entries, plan.end)
+                    held.commit(plan.end.lsn, plan.end.offset, plan.changes)  # one replica: its commit to disk is the commit
+        except OutcomeUnknownError:
+            if plan is None or not look_again:
+                raise
+            if not self._is_stored(partition, plan):
+                return self._write(partition, requests, look_again=False)
+        self._after_commit(partition, plan, len(requests), self._clock.monotonic() - began)
+        return answers
+
+    def _check_alone(self, head: Head) -> None:
+        check_leading(head)
+        who = self._who()
+        if not commits_alone(head.voters, who.broker_id, who.disk_id):
+            raise NotLeaderError("this disk is not the partition's only voter; nothing was stored")
+
+    def _is_stored(self, partition: PartitionId, plan: GroupPlan) -> bool:
+        """After a commit whose answer was lost: look under the head's lock, which the old session may still hold.
+
+        Raises:
+            OutcomeUnknownError: it could not be found out in time.
+        """
+        deadline = self._clock.monotonic() + LOOK_AGAIN_SECONDS
+        while True:
+            try:
+                with self._store.locked(partition, lock_timeout_seconds=LOOK_AGAIN_SECONDS) as held:
+                    return held.has_entry(plan.end.lsn - 1, plan.end.chain)
+            except UnavailableError:
+                if self._clock.monotonic() >= deadline:
+                    raise OutcomeUnknownError() from None
+                self._stopping.wait(0.1)
+
+    def _after_commit(self, partition: PartitionId, plan: GroupPlan | None, requests: int, seconds: float) -> None:
+        if plan is None or not plan.entries:
+            return
+        self._wakeups.wake(partition)
+        metrics.APPEND_GROUP.observe(requests)
+        metrics.COMMIT_SECONDS.observe(seconds)
+        metrics.RECORDS_APPENDED.inc(plan.end.offset - plan.entries[0].head.base_offset)
+
+    # --- inner parts ---
+
+    def _submit(self, partition: PartitionId, request: Request, size_bytes: int) -> Answer:
+        return self.writer.submit(partition, request, size_bytes=size_bytes, timeout_seconds=self._timeout_seconds)
+
+    def _look(self, partition: PartitionId, offset: int | str, bytes_max: int, records_max: int) -> tuple[int, Slice]:
+        if isinstance(offset, str):
+            head = self._store.head(partition)
+            offset = head.start_offset if offset == "earliest" else head.commit_offset
+        found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)
+        if not found.start_offset <= offset <= found.end_offset:
+            raise out_of_range(offset, LogRange(found.start_offset, found.end_offset))
+        return offset, found
+
+
+def wanted(requests: Sequence[Request]) -> Wanted:
+    """Whose state these requests need."""
+    producers = frozenset(request.sequence.producer_id for request in requests if isinstance(request, AppendRequest) and request.sequence is not None)
+    others = [request for request in requests if not isinstance(request, AppendRequest)]
+    return Wanted(producers, frozenset(request.consumer for request in others),
+                  frozenset((request.consumer, request.request_id) for request in others
+                            if isinstance(request, DequeueRequest) and request.request_id is not None))
+
+
+def _unread(partition: PartitionId, head: Head | None, offset: int | None) -> int:
+    if head is None:
+        raise NotLeaderError(f"partition {partition} is not held here")
+    check_leading(head)
+    return max(0, head.commit_offset - max(head.start_offset, offset or 0))

@@ -1,0 +1,91 @@
+"""Puts a worker of the broker together: the one place where its parts are made."""
+
+from __future__ import annotations
+
+import logging
+
+import sqlalchemy
+from flask import Flask
+
+from db.broker_identity import BrokerIdentity
+from db.engine import check_durable, make_engine, parse_url
+from db.migrate import migrate
+from db.postgres_log import PostgresLogStore
+from db.segments import RollPolicy
+from myqueue.client.transport import RequestsTransport
+from myqueue.clock import SystemClock
+from myqueue.errors import OutcomeUnknownError
+from myqueue.service import logs
+from myqueue.service.auth import Guard, read_secret
+from myqueue.service.faults import fault_point, is_due
+from myqueue.service.lifecycle import Lifecycle
+from myqueue.service.wakeups import Wakeups
+
+from .app import create_app
+from .directory import Directory, describe_by
+from .heartbeat import Heartbeat
+from .identity import Identity
+from .managers import Managers
+from .service import BrokerService
+from .settings import BrokerSettings
+
+_log = logging.getLogger(__name__)
+
+
+def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
+    """An app whose background threads start with its lifecycle. The database is brought up to date first."""
+    clock, lifecycle = SystemClock(), Lifecycle()
+    secret = read_secret(settings.secret_file) if settings.secret_file else None
+    sizes = {"writer": settings.writers + 1, "reader": settings.readers, "keeper": 1}
+    writer, reader, keeper = (_engine(settings, part, size) for part, size in sizes.items())
+    _prepare(writer)
+    transport = RequestsTransport(token=settings.token, secret=secret)
+    managers = Managers(settings.managers, transport)
+    store = PostgresLogStore(writer, reader, on_event=_fault_points)
+    url = parse_url(settings.database_url)
+    database = {"host": url.host or "127.0.0.1", "port": url.port or 5432, "name": url.database, "user": settings.reader_user}
+    identity = Identity(store, database)
+    service = BrokerService(store, wakeups, who=identity.who, clock=clock, stopping=lifecycle.stopping, queue_bytes_max=settings.queue_bytes_max,
+                            long_polls_max=settings.long_polls_max, timeout_seconds=settings.append_timeout_seconds)
+    directory = Directory(store, wakeups, describe_by(managers.get))
+    heartbeat = Heartbeat(keeper, managers, {"host": settings.host, "port": settings.port, "database": database},
+                          interval_seconds=settings.heartbeat_interval_seconds, on_registered=lambda known: _rename(known, settings))
+    policy = RollPolicy(settings.segment_bytes_max, settings.segment_age_seconds_max)
+    for close in (writer.dispose, reader.dispose, keeper.dispose, transport.close):
+        lifecycle.on_stop(close)
+    for number in range(settings.writers):
+        lifecycle.thread(f"writer-{number + 1}", service.writer.run)
+    lifecycle.thread("heartbeat", heartbeat.run)
+    lifecycle.every("segments", settings.segment_check_seconds, lambda: store.maintain_segments(policy))
+    node = _rename(identity.load(), settings)
+    return create_app(node, service, store, directory, identity, managers, lifecycle, Guard(clock, token=settings.token, secret=secret))
+
+
+def _engine(settings: BrokerSettings, part: str, size: int) -> sqlalchemy.Engine:
+    return make_engine(settings.database_url, application_name=f"myqueue-broker-{part}", pool_size=size,
+                       statement_timeout_seconds=settings.statement_timeout_seconds)
+
+
+def _prepare(engine: sqlalchemy.Engine) -> None:
+    """Migrations, and the refusal of a database that would acknowledge before the disk has it."""
+    connection = engine.raw_connection()
+    try:
+        check_durable(connection.driver_connection)
+    finally:
+        connection.close()
+    applied = migrate(engine, "broker")
+    if applied:
+        _log.info("migrations applied: %s", applied)
+
+
+def _rename(known: BrokerIdentity, settings: BrokerSettings) -> str:
+    """The node's name, from now on also in the logs."""
+    node = "broker" if known.broker_id is None else f"broker-{known.broker_id}"
+    logs.configure(node, settings.log_level)
+    return node
+
+
+def _fault_points(event: str) -> None:
+    fault_point(f"append_{event}")
+    if event == "after_commit" and is_due("append_commit_reply_lost"):
+        raise OutcomeUnknownError("fault point append_commit_reply_lost")

@@ -1,0 +1,160 @@
+"""The store of partition logs: what every implementation promises. PostgreSQL for service, memory for tests and simulation.
+
+A log is changed only while it is held (:meth:`LogStore.locked`), which is one transaction: everything that was written is on
+disk when the ``with`` block has been left without an error, and nothing of it where the block raised. Reads see committed
+entries only and never wait for a writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from myqueue.errors import UnavailableError
+from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.fold import LogState
+from myqueue.protocol.types import PartitionId, Record
+
+EMPTY_END = LogEnd()
+
+
+class LogBusyError(UnavailableError):
+    """Another transaction holds the log; nothing was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A partition's head row, and its commit position as far as this replica knows it."""
+
+    promised_epoch: int = 0
+    leader_epoch: int = 0
+    voters: Mapping[int, str | None] = field(default_factory=dict)
+    replication_factor: int = 1
+    start_lsn: int = 0
+    start_offset: int = 0
+    end: LogEnd = EMPTY_END
+    commit_lsn: int = 0
+    commit_offset: int = 0
+    applied_lsn: int = 0
+    seeding_until: int | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPartition:
+    """A partition that this store holds, as it is listed."""
+
+    topic: str
+    id: PartitionId
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Whose state a decision needs."""
+
+    producers: frozenset[int] = frozenset()
+    consumers: frozenset[str] = frozenset()
+    requests: frozenset[tuple[str, str]] = frozenset()  # (consumer, request_id)
+
+    def __bool__(self) -> bool:
+        return bool(self.producers or self.consumers or self.requests)
+
+
+NOTHING = Wanted()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """One committed record at its place."""
+
+    offset: int
+    record: Record
+    append_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What a read found: committed blocks as an ``entries`` body, and the log's bounds at that moment."""
+
+    body: bytes  # ENTRIES_MAGIC alone where there was nothing
+    record_count: int
+    start_offset: int
+    end_offset: int  # committed
+    epoch: int
+
+
+class HeldLog(Protocol):
+    """A log under its lock. ``head`` and ``state`` are as of the lock; ``state`` holds what was wanted, every entry included."""
+
+    @property
+    def head(self) -> Head: ...
+
+    @property
+    def state(self) -> LogState: ...
+
+    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
+        """Add entries behind the end; ``end`` is where the log ends then.
+
+        Raises:
+            CorruptBatchError: an entry cannot be stored. The whole transaction is lost.
+        """
+
+    def commit(self, lsn: int, offset: int, changes: LogState) -> None:
+        """Raise the commit position, and fold up to it: ``changes`` is what folding the entries below ``lsn`` changes."""
+
+    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
+        """Promise ``epoch`` and lead in it."""
+
+    def record_at(self, offset: int) -> StoredRecord:
+        """The record at an offset that is committed and not below the start."""
+
+    def has_entry(self, lsn: int, chain: bytes) -> bool:
+        """Whether the entry at ``lsn`` has this chain, and so whether the log up to it is the one that was meant."""
+
+
+class LogStore(Protocol):
+    """Logs by partition. Every call has a limit on its waits; foreign errors come out as ours."""
+
+    def create(self, partition: PartitionId, *, topic: str, config: Mapping[str, object]) -> None:
+        """Make an empty log with its topic's first segment, unless it is there. The topic's name and config are set in any case."""
+
+    def drop(self, topic_id: int) -> list[PartitionId]:
+        """Forget a topic and all its logs here, and give the disk back; which there were. None is no error."""
+
+    def locked(self, partition: PartitionId, wanted: Wanted = NOTHING, *, lock_timeout_seconds: float = 5.0) -> AbstractContextManager[HeldLog]:
+        """Hold a log: one transaction.
+
+        Raises:
+            UnknownPartitionError: there is no such log here.
+            LogBusyError: the lock was not to be had in time; nothing was stored.
+            UnavailableError: the database cannot be reached or gave up before the commit; nothing was stored.
+            OutcomeUnknownError: the commit's answer was lost. Hold the log again and look before doing anything else.
+        """
+
+    def head(self, partition: PartitionId) -> Head:
+        """The head without a lock. Raises UnknownPartitionError."""
+
+    def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
+        """Committed blocks from the one that holds ``offset`` on, at least one if there is one.
+
+        ``bytes_max`` and ``records_max`` bound it as far as whole blocks allow; the first block may begin before ``offset``.
+        At or beyond the committed end, or below the start, the body is empty and the bounds say so.
+
+        Raises:
+            UnknownPartitionError: there is no such log here.
+        """
+
+    def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
+        """The committed offset of a consumer; None where it has none."""
+
+    def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:
+        """Heads and committed offsets of one consumer over several partitions; those not held here are missing."""
+
+    def topic_id(self, topic: str) -> int | None:
+        """The identity of the topic with this name, the newest where there are several."""
+
+    def held(self, topic: str | None = None) -> list[HeldPartition]:
+        """The logs here, by topic and partition."""

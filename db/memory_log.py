@@ -1,0 +1,164 @@
+"""A LogStore in memory, with the same contract as the one over PostgreSQL: for simulation and unit tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from myqueue.errors import CorruptBatchError, UnknownPartitionError
+from myqueue.protocol.batch import ENTRIES_MAGIC, Block, elements, encode_block, pack_entry_head, records_of
+from myqueue.protocol.chain import RECORDS
+from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.fold import LogState
+from myqueue.protocol.types import PartitionId
+
+from .log_store import NOTHING, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+
+
+@dataclass
+class _Log:
+    head: Head = field(default_factory=Head)
+    entries: list[LogEntry] = field(default_factory=list)
+    folded: LogState = field(default_factory=LogState)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def committed_blocks(self) -> Iterator[LogEntry]:
+        return (entry for entry in self.entries if entry.head.kind == RECORDS and entry.head.lsn < self.head.commit_lsn)
+
+
+@dataclass
+class _Held:
+    """Changes are made on copies and put in place when the block is left."""
+
+    head: Head
+    state: LogState
+    entries: list[LogEntry]
+    changes: LogState = field(default_factory=LogState)
+
+    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
+        for entry in entries:
+            _check_storable(entry)
+        self.entries = [*self.entries, *entries]
+        self.head = replace(self.head, end=end)
+
+    def commit(self, lsn: int, offset: int, changes: LogState) -> None:
+        self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn)
+        self.changes = changes
+
+    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
+        self.head = replace(self.head, promised_epoch=epoch, leader_epoch=epoch, voters=dict(voters), replication_factor=replication_factor)
+
+    def record_at(self, offset: int) -> StoredRecord:
+        entry = next(entry for entry in self.entries if entry.head.kind == RECORDS and _holds(entry, offset))
+        return StoredRecord(offset, records_of(_block(entry))[offset - entry.head.base_offset], entry.head.append_time)
+
+    def has_entry(self, lsn: int, chain: bytes) -> bool:
+        return any(entry.head.lsn == lsn and entry.chain == chain for entry in self.entries)
+
+
+class MemoryLogStore:
+    """Keeps everything in a dictionary."""
+
+    def __init__(self) -> None:
+        self._logs: dict[PartitionId, _Log] = {}
+        self._names: dict[int, str] = {}
+
+    def create(self, partition: PartitionId, *, topic: str, config: Mapping[str, object]) -> None:
+        self._names[partition.topic_id] = topic
+        self._logs.setdefault(partition, _Log())
+
+    def drop(self, topic_id: int) -> list[PartitionId]:
+        self._names.pop(topic_id, None)
+        gone = sorted(partition for partition in self._logs if partition.topic_id == topic_id)
+        for partition in gone:
+            del self._logs[partition]
+        return gone
+
+    @contextmanager
+    def locked(self, partition: PartitionId, wanted: Wanted = NOTHING, *, lock_timeout_seconds: float = 5.0) -> Iterator[_Held]:
+        log = self._log(partition)
+        if not log.lock.acquire(timeout=lock_timeout_seconds):
+            raise LogBusyError()
+        try:
+            held = _Held(log.head, _part(_above_applied(log), wanted), log.entries)
+            yield held
+            log.head, log.entries = held.head, held.entries
+            for of_log, changed in zip(_maps(log.folded), _maps(held.changes), strict=True):
+                of_log.update(changed)
+        finally:
+            log.lock.release()
+
+    def head(self, partition: PartitionId) -> Head:
+        return self._log(partition).head
+
+    def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
+        log, body, records, until = self._log(partition), [ENTRIES_MAGIC], 0, offset + records_max
+        if log.head.start_offset <= offset:
+            for entry in log.committed_blocks():
+                if entry.head.base_offset + entry.head.record_count <= offset or (records and entry.head.base_offset >= until):
+                    continue
+                block = encode_block(_block(entry))
+                if records and sum(map(len, body)) + len(block) > bytes_max:
+                    break
+                body += (pack_entry_head(entry.head.base_offset, entry.head.append_time, entry.epoch), block)
+                records += entry.head.record_count
+        return Slice(b"".join(body), records, log.head.start_offset, log.head.commit_offset, log.head.promised_epoch)
+
+    def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
+        known = self._log(partition).folded.consumers.get(consumer)
+        return None if known is None else known.next_offset
+
+    def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:
+        return {partition: (self.head(partition), self.consumer_offset(partition, consumer)) for partition in partitions if partition in self._logs}
+
+    def topic_id(self, topic: str) -> int | None:
+        return max((topic_id for topic_id, name in self._names.items() if name == topic), default=None)
+
+    def held(self, topic: str | None = None) -> list[HeldPartition]:
+        return sorted((HeldPartition(self._names[partition.topic_id], partition, log.head) for partition, log in self._logs.items()
+                       if topic in (None, self._names[partition.topic_id])), key=lambda one: (one.topic, one.id))
+
+    def _log(self, partition: PartitionId) -> _Log:
+        if partition not in self._logs:
+            raise UnknownPartitionError(f"partition {partition} is not held here")
+        return self._logs[partition]
+
+
+def _maps(state: LogState) -> tuple[dict, dict, dict]:
+    return state.producers, state.consumers, state.requests
+
+
+def _above_applied(log: _Log) -> LogState:
+    state = log.folded.copy()
+    tail = [entry for entry in log.entries if entry.head.lsn >= log.head.applied_lsn]
+    for entry in tail:
+        if entry.request_index == 0:
+            of_request = tail[entry.head.lsn - log.head.applied_lsn:][:entry.request_count]
+            state.fold(entry.head, sum(one.head.record_count for one in of_request), entry.body)  # type: ignore[arg-type]
+    return state
+
+
+def _part(state: LogState, wanted: Wanted) -> LogState:
+    return LogState(*({key: of[key] for key in keys if key in of}
+                      for of, keys in zip(_maps(state), (wanted.producers, wanted.consumers, wanted.requests), strict=True)))
+
+
+def _block(entry: LogEntry) -> Block:
+    return Block(entry.head.record_count, *(None if column is None else memoryview(column) for column in entry[2:6]))  # type: ignore[arg-type]
+
+
+def _holds(entry: LogEntry, offset: int) -> bool:
+    return entry.head.base_offset <= offset < entry.head.base_offset + entry.head.record_count
+
+
+def _check_storable(entry: LogEntry) -> None:
+    """What PostgreSQL checks in COPY: elements fill their columns exactly, no value is NULL, a timestamp has eight bytes."""
+    try:
+        for name, column in zip(("keys", "values", "headers", "timestamps"), entry[2:6], strict=True):
+            for element in elements(column, entry.head.record_count) if column is not None else ():  # type: ignore[arg-type]
+                if (element is None and name == "values") or (name == "timestamps" and element is not None and len(element) != 8):
+                    raise CorruptBatchError(f"an element of {name} is of no use")
+    except CorruptBatchError as error:
+        raise CorruptBatchError(f"the batch cannot be stored: {error.message}") from None

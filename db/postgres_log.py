@@ -1,0 +1,368 @@
+"""The LogStore over PostgreSQL: raw psycopg2 cursors on the hot path, three round trips a group of appends.
+
+    1. BEGIN, lock the head row, then read head and state as of the lock         (one string of statements)
+    2. COPY the group's rows straight into the open segment's table              (binary)
+    3. UPDATE ends, commit position and folded state, COMMIT                     (one string of statements)
+
+Connections are in autocommit mode: transactions begin and end where the statements say so. What was sent before COMMIT
+and failed was surely not done; a connection that breaks in step 3 leaves an unknown outcome.
+"""
+
+# Statements are put together from the constants here and from table numbers; values are always parameters.
+# ruff: noqa: S608
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg2
+import sqlalchemy
+from psycopg2 import errors as pg
+
+from myqueue.errors import (
+    CorruptBatchError,
+    InternalError,
+    LogFaultError,
+    MyQueueError,
+    OutcomeUnknownError,
+    OverloadedError,
+    UnavailableError,
+    UnknownPartitionError,
+)
+from myqueue.protocol.batch import BLOCK_BYTES_MAX, ENTRIES_MAGIC, decode_headers
+from myqueue.protocol.chain import EntryHead
+from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.fold import LogState
+from myqueue.protocol.types import PartitionId, Record
+
+from . import consumers, producers, segments
+from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, encode_rows, entries_body
+from .log_store import NOTHING, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+
+_log = logging.getLogger(__name__)
+COPY_CHUNK_BYTES = 1 << 20
+BLOCK_RECORDS_MAX = BLOCK_BYTES_MAX // 4  # each needs its length at least
+READ_RECORDS_MAX = 65_536
+_NAMES = ", ".join(f'"{name}"' for name in ENTRY_COLUMNS)
+_READ_NAMES = ", ".join(f'"{name}"' for name in READ_COLUMNS)
+_SIZE = " + ".join(f'coalesce(pg_column_size("{name}"), 0)' for name in ("keys", "values", "headers", "timestamps"))
+
+HEAD = """p.promised_epoch, p.leader_epoch, p.voters, p.replication_factor, p.start_lsn, p.start_offset,
+          p.end_lsn, p.end_offset, p.end_epoch, p.end_chain, p.last_append_time,
+          c.commit_lsn, c.commit_offset, c.applied_lsn, p.seeding_until, p.fault"""
+HEAD_COLUMNS = 16
+FROM_HEAD = "FROM partition_state p JOIN partition_commit c USING (topic_id, partition)"
+WHERE_PARTITION = "WHERE p.topic_id = %(topic_id)s AND p.partition = %(partition)s"
+# The second SELECT has a snapshot taken after the lock was gained: it sees what the previous holder committed.
+LOCK = f"""BEGIN; SET LOCAL lock_timeout = %(lock_timeout_ms)s;
+SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE;
+SELECT {HEAD}, p.segment_id, (SELECT max(segment_id) FROM segment s WHERE s.topic_id = p.topic_id AND s.state = 'open'), """
+ABOVE_APPLIED = """SELECT * FROM (
+    SELECT topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
+           request_index, request_count, sum(record_count) OVER (PARTITION BY lsn - request_index), body
+    FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s) e WHERE request_index = 0 ORDER BY lsn"""
+HAS_ENTRY = "SELECT 1 FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn = %s AND chain = %s"
+SET_END = """UPDATE partition_state SET end_lsn = %s, end_offset = %s, end_epoch = %s, end_chain = %s, last_append_time = %s, segment_id = %s
+             WHERE topic_id = %s AND partition = %s"""
+OPEN_SEGMENT = "INSERT INTO segment_start (topic_id, partition, segment_id, first_lsn, first_offset) VALUES (%s, %s, %s, %s, %s)"
+SET_COMMIT = "UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s WHERE topic_id = %s AND partition = %s"
+SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s
+                WHERE topic_id = %s AND partition = %s"""
+SEGMENT_OF = """(SELECT max(segment_id) FROM segment_start s
+                 WHERE s.topic_id = %(topic_id)s AND s.partition = %(partition)s AND s.first_offset <= %(offset)s)"""
+# Both bounds are offsets, so that the plan is an index scan whatever the statistics. How many records fit is guessed from the
+# first block and cut to size by the running sum; sizes are read without reading the values.
+READ = f"""COPY (
+    WITH first AS (
+        SELECT base_offset, record_count, {_SIZE} AS size FROM {{table}}
+        WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND kind = 1
+          AND base_offset <= %(offset)s AND base_offset > %(offset)s - {BLOCK_RECORDS_MAX} ORDER BY base_offset DESC LIMIT 1)
+    SELECT {_READ_NAMES} FROM (
+        SELECT *, sum(size) OVER (ORDER BY base_offset) AS total FROM (
+            SELECT {_READ_NAMES}, {_SIZE} AS size FROM {{table}}
+            WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND kind = 1
+              AND base_offset >= (SELECT base_offset FROM first)
+              AND base_offset < (SELECT least(%(end)s, %(offset)s + %(records_max)s, base_offset
+                    + greatest(record_count, least({READ_RECORDS_MAX}, %(bytes_max)s::bigint * record_count / size))) FROM first)) e) e
+    WHERE total <= %(bytes_max)s OR total = size ORDER BY base_offset) TO STDOUT (FORMAT binary)"""
+RECORD_AT = f"""SELECT append_time, "values"[place], keys[place], headers[place], timestamps[place]
+                FROM {{table}}, LATERAL (SELECT (%(offset)s - base_offset + 1)::int AS place) p
+                WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND kind = 1
+                  AND base_offset <= %(offset)s AND base_offset > %(offset)s - {BLOCK_RECORDS_MAX} ORDER BY base_offset DESC LIMIT 1"""
+
+
+class _Held:
+    """One transaction under the head row's lock. Small changes are gathered and sent with the COMMIT."""
+
+    def __init__(self, cursor: Any, partition: PartitionId, row: Sequence[Any]) -> None:
+        self._cursor, self._partition = cursor, partition
+        self.head = _head(row)
+        self._segment, self._open_segment = row[HEAD_COLUMNS:HEAD_COLUMNS + 2]
+        in_producers, in_consumers, in_requests = row[HEAD_COLUMNS + 2:]
+        self.state = LogState(producers.from_rows(in_producers), consumers.consumers_from_rows(in_consumers),
+                              consumers.requests_from_rows(in_requests))
+        self._statements: list[tuple[str, tuple[Any, ...]]] = []
+        if self.head.applied_lsn < self.head.end.lsn:
+            self._fold_above_applied()
+
+    def _fold_above_applied(self) -> None:
+        """Decisions see every entry, committed or not; the stored state only what is applied."""
+        self._cursor.execute(ABOVE_APPLIED, (*self._partition, self.head.applied_lsn))
+        for *head, record_count, body in self._cursor.fetchall():
+            self.state.fold(EntryHead(*head), int(record_count), None if body is None else bytes(body))
+
+    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
+        if self._open_segment is None:
+            raise UnavailableError(f"topic {self._partition.topic_id} has no open segment")
+        rows = io.BytesIO(encode_rows(entries))
+        try:
+            self._cursor.copy_expert(f"COPY {segments.table_name(self._open_segment)} ({_NAMES}) FROM STDIN (FORMAT binary)", rows, COPY_CHUNK_BYTES)
+        except psycopg2.Error as error:
+            if (error.pgcode or "")[:2] in ("22", "08") or isinstance(error, pg.CheckViolation):
+                raise CorruptBatchError("the batch cannot be stored: its elements do not fit their columns") from error
+            raise
+        if self._segment != self._open_segment:
+            self._statements.append((OPEN_SEGMENT, (*self._partition, self._open_segment, self.head.end.lsn, self.head.end.offset)))
+            self._segment = self._open_segment
+        self._statements.append((SET_END, (end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment, *self._partition)))
+
+    def commit(self, lsn: int, offset: int, changes: LogState) -> None:
+        self._statements.append((SET_COMMIT, (lsn, offset, lsn, *self._partition)))
+        self._statements += producers.statements(self._partition, changes.producers)
+        self._statements += consumers.statements(self._partition, changes.consumers, changes.requests)
+
+    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
+        self._statements.append((SET_LEADER, (epoch, epoch, json.dumps(dict(voters)), replication_factor, *self._partition)))
+
+    def record_at(self, offset: int) -> StoredRecord:
+        parameters = {"topic_id": self._partition.topic_id, "partition": self._partition.partition, "offset": offset}
+        self._cursor.execute(f"SELECT {SEGMENT_OF}", parameters)
+        segment_id = self._cursor.fetchone()[0]
+        if segment_id is not None:
+            self._cursor.execute(RECORD_AT.format(table=segments.table_name(segment_id)), parameters)
+            for append_time, value, key, headers, timestamp in self._cursor.fetchall():
+                if value is not None:
+                    record = Record(bytes(value), None if key is None else bytes(key), decode_headers(headers) if headers else (), timestamp)
+                    return StoredRecord(offset, record, append_time)
+        raise LogFaultError(f"offset {offset} of partition {self._partition} is committed and cannot be found")
+
+    def has_entry(self, lsn: int, chain: bytes) -> bool:
+        self._cursor.execute(HAS_ENTRY, (*self._partition, lsn, chain))
+        return self._cursor.fetchone() is not None
+
+    def finish(self) -> None:
+        """Send what was gathered, and COMMIT."""
+        texts = [text for text, _ in self._statements]
+        values = [value for _, values in self._statements for value in values]
+        self._cursor.execute("; ".join([*texts, "COMMIT"]), values or None)
+
+    @property
+    def changed(self) -> bool:
+        return bool(self._statements)
+
+
+class PostgresLogStore:
+    """Logs in a broker's database.
+
+    Args:
+        writer, reader: engines whose pools are apart, so that no number of readers keeps a writer waiting.
+        on_event: called with ``before_commit`` and ``after_commit`` around each commit of a held log; for fault points.
+    """
+
+    def __init__(self, writer: sqlalchemy.Engine, reader: sqlalchemy.Engine, *, on_event: Callable[[str], None] = lambda event: None) -> None:
+        self._writer, self._reader, self._on_event = writer, reader, on_event
+
+    # --- writing ---
+
+    def create(self, partition: PartitionId, *, topic: str, config: Mapping[str, object]) -> None:
+        with self.transaction() as cursor:
+            cursor.execute("""INSERT INTO topic (topic_id, name, config) VALUES (%s, %s, %s)
+                              ON CONFLICT (topic_id) DO UPDATE SET name = excluded.name, config = excluded.config
+                              WHERE (topic.name, topic.config) IS DISTINCT FROM (excluded.name, excluded.config)""",
+                           (partition.topic_id, topic, json.dumps(dict(config))))
+            segments.ensure_open(cursor, partition.topic_id)
+            for table in ("partition_state", "partition_commit"):
+                cursor.execute(f"INSERT INTO {table} (topic_id, partition) VALUES (%s, %s) ON CONFLICT DO NOTHING", partition)
+
+    def drop(self, topic_id: int) -> list[PartitionId]:
+        with self.transaction() as cursor:
+            cursor.execute("DELETE FROM partition_state WHERE topic_id = %s RETURNING partition", (topic_id,))
+            gone = sorted(PartitionId(topic_id, row[0]) for row in cursor.fetchall())
+            for table in ("partition_commit", "replica_progress", "consumer_offset", "consumer_request", "producer_state", "segment_start", "topic"):
+                cursor.execute(f"DELETE FROM {table} WHERE topic_id = %s", (topic_id,))
+        segments.drop_all(self._plain_transaction, topic_id)
+        return gone
+
+    def maintain_segments(self, policy: segments.RollPolicy) -> list[int]:
+        """Make spare segments and roll what is due; which were opened."""
+        return segments.maintain(self.transaction, policy)
+
+    @contextmanager
+    def locked(self, partition: PartitionId, wanted: Wanted = NOTHING, *, lock_timeout_seconds: float = 5.0) -> Iterator[_Held]:
+        with self._connection(self._writer) as connection, connection.cursor() as cursor:
+            try:
+                cursor.execute(LOCK + _wanted_sql(wanted), _parameters(partition, wanted, lock_timeout_seconds))
+                row = cursor.fetchone()
+                if row is None:
+                    raise UnknownPartitionError(f"partition {partition} is not held here")
+                held = _Held(cursor, partition, row)
+                yield held
+            except BaseException as error:
+                _roll_back(cursor)
+                if isinstance(error, psycopg2.Error):
+                    raise _ours(error) from error
+                raise
+            if not held.changed:
+                _roll_back(cursor)  # nothing to keep, and nothing to wait for
+                return
+            self._on_event("before_commit")
+            self._finish(connection, cursor, held)
+            self._on_event("after_commit")
+
+    @staticmethod
+    def _finish(connection: Any, cursor: Any, held: _Held) -> None:
+        try:
+            held.finish()
+        except psycopg2.Error as error:
+            if connection.closed:
+                raise OutcomeUnknownError("the database's answer to a commit was lost") from error
+            _roll_back(cursor)
+            raise _ours(error) from error
+
+    # --- reading ---
+
+    def head(self, partition: PartitionId) -> Head:
+        with self._reading() as cursor:
+            cursor.execute(f"SELECT {HEAD} {FROM_HEAD} {WHERE_PARTITION}", _parameters(partition))
+            return _head(_found(cursor.fetchone(), partition))
+
+    def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
+        parameters = _parameters(partition) | {"offset": offset, "bytes_max": bytes_max, "records_max": min(records_max, READ_RECORDS_MAX)}
+        with self._reading() as cursor:
+            cursor.execute(f"SELECT p.start_offset, c.commit_offset, p.promised_epoch, {SEGMENT_OF} {FROM_HEAD} {WHERE_PARTITION}", parameters)
+            start, end, epoch, segment_id = _found(cursor.fetchone(), partition)
+            if not start <= offset < end or segment_id is None:
+                return Slice(ENTRIES_MAGIC, 0, start, end, epoch)
+            rows = io.BytesIO()
+            statement = cursor.mogrify(READ.format(table=segments.table_name(segment_id)), parameters | {"end": end})
+            cursor.copy_expert(statement, rows, COPY_CHUNK_BYTES)
+        body, record_count = entries_body(rows.getbuffer())
+        return Slice(body, record_count, start, end, epoch)
+
+    def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
+        return self.consumer_offsets([partition], consumer).get(partition, (None, None))[1]
+
+    def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:
+        topic_ids, numbers = [one.topic_id for one in partitions], [one.partition for one in partitions]
+        with self._reading() as cursor:
+            cursor.execute(consumers.OFFSETS, (consumer, topic_ids, numbers))
+            offsets = {PartitionId(*row[:2]): row[2] for row in cursor.fetchall()}
+            cursor.execute(f"""SELECT {HEAD}, topic_id, partition {FROM_HEAD}
+                               WHERE (topic_id, partition) IN (SELECT unnest(%s::bigint[]), unnest(%s::int[]))""", (topic_ids, numbers))
+            return {PartitionId(*row[HEAD_COLUMNS:]): (_head(row), offsets.get(PartitionId(*row[HEAD_COLUMNS:]))) for row in cursor.fetchall()}
+
+    def topic_id(self, topic: str) -> int | None:
+        with self._reading() as cursor:
+            cursor.execute("SELECT max(topic_id) FROM topic WHERE name = %s", (topic,))
+            return cursor.fetchone()[0]
+
+    def held(self, topic: str | None = None) -> list[HeldPartition]:
+        with self._reading() as cursor:
+            cursor.execute(f"""SELECT {HEAD}, t.name, topic_id, partition {FROM_HEAD} JOIN topic t USING (topic_id)
+                               WHERE t.name = coalesce(%s, t.name) ORDER BY t.name, topic_id, partition""", (topic,))
+            return [HeldPartition(row[HEAD_COLUMNS], PartitionId(*row[HEAD_COLUMNS + 1:]), _head(row)) for row in cursor.fetchall()]
+
+    # --- connections ---
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """A cursor in a transaction that commits where the block ends well. Foreign errors come out as ours."""
+        try:
+            with self._plain_transaction() as cursor:
+                yield cursor
+        except psycopg2.Error as error:
+            raise _ours(error) from error
+
+    @contextmanager
+    def _plain_transaction(self) -> Iterator[Any]:
+        with self._connection(self._writer) as connection, connection.cursor() as cursor:
+            try:
+                cursor.execute("BEGIN")
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                _roll_back(cursor)
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """A cursor for statements that each see what is committed when they begin."""
+        with self._connection(self._reader) as connection, connection.cursor() as cursor:
+            try:
+                yield cursor
+            except psycopg2.Error as error:
+                raise _ours(error) from error
+
+    @contextmanager
+    def _connection(self, engine: sqlalchemy.Engine) -> Iterator[Any]:
+        try:
+            pooled = engine.raw_connection()
+        except sqlalchemy.exc.TimeoutError:
+            raise OverloadedError("no database connection was free in time") from None
+        except (sqlalchemy.exc.DBAPIError, psycopg2.Error) as error:
+            raise UnavailableError("the database cannot be reached") from error
+        connection = pooled.driver_connection
+        try:
+            connection.autocommit = True
+            yield connection
+        finally:
+            if connection.closed:
+                pooled.invalidate()
+            pooled.close()
+
+
+def _roll_back(cursor: Any) -> None:
+    with suppress(psycopg2.Error):  # a broken connection has rolled back by itself, and is not used again
+        cursor.execute("ROLLBACK")
+
+
+def _ours(error: psycopg2.Error) -> MyQueueError:
+    """A database error before the commit: nothing was done."""
+    if isinstance(error, pg.LockNotAvailable):
+        return LogBusyError()
+    if isinstance(error, (pg.UniqueViolation, pg.CheckViolation, pg.ForeignKeyViolation)):
+        return LogFaultError(f"the log contradicts itself: {error.diag.constraint_name}")
+    if isinstance(error, (psycopg2.OperationalError, psycopg2.InterfaceError, pg.QueryCanceled, pg.UndefinedTable)):
+        return UnavailableError(f"the database could not do it ({error.pgcode or 'connection lost'}); nothing was stored")
+    _log.error("the database refused a statement", exc_info=error)
+    return InternalError(f"the database refused a statement ({error.pgcode})")
+
+
+def _found(row: Sequence[Any] | None, partition: PartitionId) -> Sequence[Any]:
+    if row is None:
+        raise UnknownPartitionError(f"partition {partition} is not held here")
+    return row
+
+
+def _head(row: Sequence[Any]) -> Head:
+    (promised, leader, voters, factor, start_lsn, start_offset, end_lsn, end_offset, end_epoch, end_chain, append_time,
+     commit_lsn, commit_offset, applied_lsn, seeding_until, fault) = row[:HEAD_COLUMNS]
+    return Head(promised, leader, {int(broker): disk for broker, disk in voters.items()}, factor, start_lsn, start_offset,
+                LogEnd(end_lsn, end_offset, end_epoch, bytes(end_chain), append_time), commit_lsn, commit_offset, applied_lsn, seeding_until, fault)
+
+
+def _parameters(partition: PartitionId, wanted: Wanted = NOTHING, lock_timeout_seconds: float = 5.0) -> dict[str, Any]:
+    requests = list(wanted.requests)
+    return {"topic_id": partition.topic_id, "partition": partition.partition, "lock_timeout_ms": max(1, round(lock_timeout_seconds * 1_000)),
+            "producers": list(wanted.producers), "consumers": list(wanted.consumers),
+            "request_consumers": [consumer for consumer, _ in requests], "request_ids": [request_id for _, request_id in requests]}
+
+
+def _wanted_sql(wanted: Wanted) -> str:
+    return (f"{producers.SELECT if wanted.producers else 'NULL'}, {consumers.SELECT if wanted.consumers else 'NULL'}, "
+            f"{consumers.SELECT_REQUESTS if wanted.requests else 'NULL'} {FROM_HEAD} {WHERE_PARTITION}")

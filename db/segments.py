@@ -1,0 +1,137 @@
+"""Segments: the child tables that hold a topic's entries. Made ahead, rolled by size or age, dropped whole.
+
+A topic has one open segment; entries go there. Rolling is a flip of two states in a short transaction: a writer sees it with
+its next group and notes in ``segment_start`` where the partition begins in the new one. No writer ever makes a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+
+from myqueue.errors import UnavailableError
+
+DROP_LOCK_TIMEOUT_MS = 50  # a DROP that waits makes others wait behind it: give up soon and come again
+DROP_ATTEMPTS = 100
+LOCK_TOPIC = "SELECT 1 FROM topic WHERE topic_id = %s FOR UPDATE"
+FIND = "SELECT segment_id FROM segment WHERE topic_id = %s AND state = %s ORDER BY segment_id LIMIT 1"
+SET_STATE = "UPDATE segment SET state = %s WHERE segment_id = %s"
+MAKE = "SELECT create_segment(%s)"
+OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, coalesce(pg_table_size(to_regclass('log_segment_' || s.segment_id)), 0),
+                          extract(epoch FROM clock_timestamp() - s.created_at),
+                          EXISTS (SELECT 1 FROM segment n WHERE n.topic_id = s.topic_id AND n.state = 'spare')
+                   FROM segment s WHERE s.state = 'open'"""
+
+Transaction = Callable[[], AbstractContextManager[Any]]  # yields a cursor; commits where the block ends well
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """What the decision to roll looks at."""
+
+    segment_id: int
+    topic_id: int
+    size_bytes: int
+    age_seconds: float
+    has_spare: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RollPolicy:
+    """A segment is rolled at this size or age; from half of either on, its successor is made ready."""
+
+    bytes_max: int
+    age_seconds_max: float
+
+    def is_due(self, segment: OpenSegment) -> bool:
+        return segment.size_bytes >= self.bytes_max or (segment.age_seconds >= self.age_seconds_max and segment.size_bytes > 0)
+
+    def wants_spare(self, segment: OpenSegment) -> bool:
+        half = segment.size_bytes >= self.bytes_max / 2 or (segment.age_seconds >= self.age_seconds_max / 2 and segment.size_bytes > 0)
+        return half and not segment.has_spare
+
+
+def table_name(segment_id: int) -> str:
+    """The child table of a segment: a number of ours, so it needs no quoting."""
+    return f"log_segment_{int(segment_id)}"
+
+
+def ensure_open(cursor: Any, topic_id: int) -> int:
+    """The open segment of a topic, made where there is none. The topic's row is locked: one caller makes it."""
+    cursor.execute(LOCK_TOPIC, (topic_id,))
+    cursor.execute(FIND, (topic_id, "open"))
+    found = cursor.fetchone()
+    return found[0] if found else _open_next(cursor, topic_id)
+
+
+def _open_next(cursor: Any, topic_id: int) -> int:
+    cursor.execute(FIND, (topic_id, "spare"))
+    spare = cursor.fetchone()
+    if spare is None:
+        cursor.execute(MAKE, (topic_id,))
+        spare = cursor.fetchone()
+    cursor.execute(SET_STATE, ("open", spare[0]))
+    return spare[0]
+
+
+def maintain(transaction: Transaction, policy: RollPolicy) -> list[int]:
+    """Make spares and roll what is due, each in a transaction of its own; which segments were opened. Any number may run at once."""
+    with transaction() as cursor:
+        cursor.execute(OPEN_SEGMENTS)
+        segments = [OpenSegment(row[0], row[1], row[2], float(row[3]), row[4]) for row in cursor.fetchall()]
+    opened = []
+    for segment in segments:
+        if policy.is_due(segment):
+            with transaction() as cursor:
+                opened += _roll(cursor, segment)
+        elif policy.wants_spare(segment):
+            with transaction() as cursor:
+                _make_spare(cursor, segment.topic_id)
+    return opened
+
+
+def _roll(cursor: Any, segment: OpenSegment) -> list[int]:
+    cursor.execute(LOCK_TOPIC, (segment.topic_id,))
+    cursor.execute(FIND, (segment.topic_id, "open"))
+    found = cursor.fetchone()
+    if found is None or found[0] != segment.segment_id:
+        return []  # another process was quicker
+    cursor.execute(SET_STATE, ("sealed", segment.segment_id))
+    return [_open_next(cursor, segment.topic_id)]
+
+
+def _make_spare(cursor: Any, topic_id: int) -> None:
+    cursor.execute(LOCK_TOPIC, (topic_id,))
+    cursor.execute(FIND, (topic_id, "spare"))
+    if cursor.fetchone() is None:
+        cursor.execute(MAKE, (topic_id,))
+
+
+def drop_all(transaction: Transaction, topic_id: int) -> None:
+    """Drop every segment of a topic that nothing writes to any more.
+
+    Raises:
+        UnavailableError: a reader kept one of them busy all the time; come again.
+    """
+    with transaction() as cursor:
+        cursor.execute("SELECT segment_id FROM segment WHERE topic_id = %s ORDER BY segment_id", (topic_id,))
+        segments = [row[0] for row in cursor.fetchall()]
+    for segment_id in segments:
+        _drop(transaction, segment_id)
+
+
+def _drop(transaction: Transaction, segment_id: int) -> None:
+    for _ in range(DROP_ATTEMPTS):
+        try:
+            with transaction() as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = {DROP_LOCK_TIMEOUT_MS}")
+                cursor.execute(f"DROP TABLE IF EXISTS {table_name(segment_id)}")
+                cursor.execute("DELETE FROM segment WHERE segment_id = %s", (segment_id,))
+            return
+        except psycopg2.errors.LockNotAvailable:
+            continue
+    raise UnavailableError(f"segment {segment_id} is in use; it will be dropped later")

@@ -1,0 +1,131 @@
+"""What a partition's log says about producers and consumers: the deterministic fold that every replica makes.
+
+State is folded request by request, in log order, each exactly once. Who decides something (is this a duplicate, what is
+this consumer's next message) takes the folded state plus the requests behind it, so that a truncated tail needs no undo.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ..errors import LogFaultError
+from .chain import NO_PRODUCER, OFFSET_COMMIT, RECORDS, EntryHead, canonical_json
+
+RECENT_REQUESTS = 8  # of a producer, whose first offset is still known; as many may be in flight
+REQUEST_TTL_US = 300_000_000  # a dequeue's request_id is known for 5 minutes of append time
+
+
+class StoredRequest(NamedTuple):
+    """One request of a producer, where it was stored."""
+
+    seq: int
+    base_offset: int
+    lsn: int
+    record_count: int
+    append_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer in one partition."""
+
+    epoch: int
+    last_seq: int
+    recent: tuple[StoredRequest, ...]  # oldest first, at most RECENT_REQUESTS
+    append_time: int
+
+    def find(self, seq: int) -> StoredRequest | None:
+        """The stored request with this sequence, if it is still known."""
+        return next((request for request in self.recent if request.seq == seq), None)
+
+
+def after_request(before: ProducerState | None, epoch: int, request: StoredRequest) -> ProducerState:
+    """The producer's state once this request is stored. A new epoch forgets the requests of the old one."""
+    recent = before.recent if before is not None and before.epoch == epoch else ()
+    return ProducerState(epoch, request.seq, (*recent, request)[-RECENT_REQUESTS:], request.append_time)
+
+
+class ConsumerState(NamedTuple):
+    """A consumer in one partition."""
+
+    next_offset: int  # the first one not consumed
+    generation: int
+    lsn: int  # the entry that says so
+    append_time: int
+
+
+class HandedOut(NamedTuple):
+    """What a dequeue with a request_id handed out."""
+
+    message_offset: int
+    append_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """The body of a consumer-offset entry. A dequeue says also which message it handed out, and for which request."""
+
+    consumer: str
+    next_offset: int
+    generation: int = 0
+    message_offset: int | None = None
+    request_id: str | None = None
+
+    def to_body(self) -> bytes:
+        """Canonical JSON; what is None is left out."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return canonical_json({name: value for name, value in fields.items() if value is not None})
+
+    @classmethod
+    def from_body(cls, body: bytes) -> OffsetCommit:
+        """Raises LogFaultError where the log holds something else."""
+        try:
+            return cls(**json.loads(body))
+        except (ValueError, TypeError):
+            raise LogFaultError(f"an offset commit that cannot be read: {body[:80]!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """The folded state of a partition, or the part of it that a decision needs. Values are immutable, the maps are not."""
+
+    producers: dict[int, ProducerState] = field(default_factory=dict)
+    consumers: dict[str, ConsumerState] = field(default_factory=dict)
+    requests: dict[tuple[str, str], HandedOut] = field(default_factory=dict)
+
+    def copy(self) -> LogState:
+        return LogState(dict(self.producers), dict(self.consumers), dict(self.requests))
+
+    def fold(self, first: EntryHead, record_count: int, body: bytes | None) -> None:
+        """Take in one whole request.
+
+        Args:
+            first: the head of its first entry.
+            record_count: the records of all its entries.
+            body: of an offset commit.
+        """
+        if first.kind == RECORDS and first.producer_id != NO_PRODUCER:
+            stored = StoredRequest(first.producer_seq, first.base_offset, first.lsn, record_count, first.append_time)
+            self.producers[first.producer_id] = after_request(self.producers.get(first.producer_id), first.producer_epoch, stored)
+        elif first.kind == OFFSET_COMMIT:
+            assert body is not None
+            self._fold_commit(first, OffsetCommit.from_body(body))
+
+    def _fold_commit(self, head: EntryHead, commit: OffsetCommit) -> None:
+        before = self.consumers.get(commit.consumer)
+        if before is not None and commit.generation < before.generation:
+            return  # a member of an older generation
+        self.consumers[commit.consumer] = ConsumerState(commit.next_offset, commit.generation, head.lsn, head.append_time)
+        if commit.request_id is not None and commit.message_offset is not None:
+            self.requests[commit.consumer, commit.request_id] = HandedOut(commit.message_offset, head.append_time)
+
+    def changed_since(self, before: LogState) -> LogState:
+        """The part of this state that differs from ``before``."""
+        return replace(self, producers=_changed(self.producers, before.producers), consumers=_changed(self.consumers, before.consumers),
+                       requests=_changed(self.requests, before.requests))
+
+
+def _changed(now: dict, before: dict) -> dict:
+    return {key: value for key, value in now.items() if before.get(key) is not value}
