@@ -2,7 +2,8 @@
 
 Written from the meaning of the commands alone and apart from the managers' own ``apply`` (the pipeline imports no
 service): a second opinion, so that a fault in one of the two shows as a difference. A command that cannot be applied
-changes nothing; a command that a client repeated (same client and sequence) is applied once.
+changes nothing; a command that a client repeated (same client and sequence) is applied once, for as long as the client is
+remembered: it is forgotten, on every manager at the same entry, after SESSION_KEPT_ENTRIES without a command of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ KEYS = {"cluster": (), "id_counter": ("kind",), "member": ("node_id",), "broker"
         "partition": ("topic_id", "partition"), "producer": ("producer_id", "topic_id"), "consumer": ("consumer_id", "topic_id")}
 OF_TOPIC = ("topic", "partition", "producer", "consumer")
 PARTITIONS_MAX = 10_000
+SESSION_KEPT_ENTRIES, SESSION_CHECK_ENTRIES = 100_000, 1_000
 
 
 class NotApplicableError(Exception):
@@ -35,7 +37,7 @@ class Metadata:
 
     tables: dict[str, dict[tuple, Row]] = field(default_factory=lambda: {table: {} for table in KEYS})
     written_at: dict[tuple[str, tuple], int] = field(default_factory=dict)  # which WAL index wrote a row (or removed it) last
-    sessions: dict[str, int] = field(default_factory=dict)
+    sessions: dict[str, tuple[int, int]] = field(default_factory=dict)  # client → its last sequence, and at which index
 
     def topic_named(self, name: str) -> Row | None:
         return next((row for row in self.tables["topic"].values() if row["name"] == name), None)
@@ -46,10 +48,17 @@ class Metadata:
 
 def fold(metadata: Metadata, index: int, command: Mapping[str, Any], client_id: str | None = None, client_seq: int | None = None) -> None:
     """Apply the committed entry at ``index``. Raises UnknownCommandError."""
-    if client_id is not None and client_seq is not None:
-        if client_seq <= metadata.sessions.get(client_id, -1):
-            return
-        metadata.sessions[client_id] = client_seq
+    repeated = client_id is not None and client_seq is not None and client_seq <= metadata.sessions.get(client_id, (-1, 0))[0]
+    if not repeated:
+        _apply(metadata, index, command)
+        if client_id is not None and client_seq is not None:
+            metadata.sessions[client_id] = (client_seq, index)
+    if index % SESSION_CHECK_ENTRIES == 0:
+        oldest = index - SESSION_KEPT_ENTRIES
+        metadata.sessions = {client: session for client, session in metadata.sessions.items() if session[1] >= oldest}
+
+
+def _apply(metadata: Metadata, index: int, command: Mapping[str, Any]) -> None:
     handler = HANDLERS.get(command.get("type", ""))
     if handler is None:
         raise UnknownCommandError(f"there is no command of type {command.get('type')!r}")

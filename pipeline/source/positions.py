@@ -84,7 +84,7 @@ def positions_of(heads: Sequence[dict], segments: Sequence[dict]) -> dict[Partit
 
 def _spans(head: dict, rows: list[dict]) -> list[tuple[dict, int, int]]:
     ends = [(row["first_lsn"], row["first_offset"]) for row in rows[1:]] + [(head["end_lsn"], head["end_offset"])]
-    return [(row, end_lsn, end_offset) for row, (end_lsn, end_offset) in zip(rows, ends, strict=True)]
+    return [(row, end_lsn, end_offset) for row, (end_lsn, end_offset) in zip(rows, ends, strict=False)]  # no rows: no entry was written yet
 
 
 def _position(id_: PartitionId, head: dict, spans: list[tuple[dict, int, int]], totals: dict[int, tuple[int, int]]) -> Position:

@@ -1,0 +1,49 @@
+"""Two folds of the same commands, written apart: the managers' apply and the audit's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manager.cluster import commands, state
+from manager.cluster.memory import MemoryMetadata
+from pipeline.audit.metadata_fold import KEYS, Metadata, fold
+
+NAMES = st.sampled_from(["a", "b", "c", "no/name", ""])
+LISTS = st.lists(NAMES, max_size=3).map(tuple)
+LIVE = st.none() | st.lists(st.integers(1, 4), max_size=3).map(tuple)
+TIMES = st.integers(0, 10**15)
+COMMANDS = st.one_of(
+    st.just(commands.Noop()),
+    st.builds(commands.InitCluster, st.sampled_from(["c1", "c2"]), st.just((commands.Member(1, "http://h:1", "d1"),))),
+    st.builds(commands.AddBroker, st.sampled_from(["d1", "d2", "d3"]), st.just("h"), st.integers(1, 9), st.just({"host": "h"})),
+    st.builds(commands.RemoveBroker, st.integers(1, 4)),
+    st.builds(commands.CreateTopic, NAMES, st.integers(0, 4), st.integers(1, 2), st.just({}), TIMES, LIVE),
+    st.builds(commands.DeleteTopic, NAMES),
+    st.builds(commands.AddPartition, NAMES, LIVE),
+    st.builds(commands.RegisterProducers, LISTS, st.booleans(), TIMES, LIVE),
+    st.builds(commands.RegisterConsumers, LISTS, st.sampled_from(["earliest", "latest", "other"]), TIMES))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(COMMANDS, max_size=25))
+def test_the_audit_folds_commands_to_what_the_managers_apply(sequence: list[commands.Command]) -> None:
+    """Whatever the commands, refused ones included, both say the same rows."""
+    applied, folded = MemoryMetadata(), Metadata()
+    for index, command in enumerate(sequence, 1):
+        applied.write(state.apply(applied, command).changes)
+        fold(folded, index, commands.to_json(command))
+    assert _rows_of(applied) == {table: _sorted(rows.values()) for table, rows in folded.tables.items()}
+
+
+def _rows_of(applied: MemoryMetadata) -> dict[str, list[dict[str, Any]]]:
+    tables = {table: list(applied.tables.get(table, {}).values()) for table in KEYS if table != "cluster"}
+    tables["cluster"] = [{"cluster_id": row["cluster_id"]} for row in applied.tables.get("raft_state", {}).values()]
+    return {table: _sorted(rows) for table, rows in tables.items()}
+
+
+def _sorted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(({name: row[name] for name in sorted(row)} for row in rows), key=repr)

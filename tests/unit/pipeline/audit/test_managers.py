@@ -1,0 +1,104 @@
+"""The audit of a manager's WAL and tables, on values."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from myqueue.protocol.chain import GENESIS, wal_chain
+from pipeline.audit.managers import ManagerState, check_fold, check_wal, compare
+from pipeline.audit.metadata_fold import Metadata, fold
+
+COMMANDS: list[dict[str, Any]] = [
+    {"type": "init_cluster", "cluster_id": "c", "members": [{"node_id": 1, "url": "http://h:1", "disk_id": "d1"}]},
+    {"type": "noop"},
+    {"type": "add_broker", "disk_id": "b1", "host": "h", "port": 2, "database": {}},
+    {"type": "create_topic", "topic": "t", "partitions": 2, "replication_factor": 1, "config": {}, "created_at": 5, "live_brokers": [1]},
+    {"type": "register_consumers", "topics": ["t"], "start": "earliest", "created_at": 6},
+]
+
+
+def _state(node: str = "manager-1") -> ManagerState:
+    """A sound manager that has applied all commands."""
+    metadata, wal, chain = Metadata(), [], GENESIS
+    for index, command in enumerate(COMMANDS, 1):
+        chain = wal_chain(chain, index=index, term=1, command=command, client_id=None, client_seq=None)
+        wal.append({"index": index, "term": 1, "command": copy.deepcopy(command), "client_id": None, "client_seq": None, "chain": chain})
+        fold(metadata, index, command)
+    raft = {"cluster_id": "c", "commit_index": len(wal), "applied_index": len(wal), "snapshot_index": 0, "snapshot_chain": GENESIS}
+    return ManagerState(node, "write", raft, wal, copy.deepcopy(metadata.tables))
+
+
+def test_a_sound_manager_gives_nothing() -> None:
+    """Neither its WAL nor its tables, nor the comparison with another one."""
+    state = _state()
+    assert ([], [], []) == (list(check_wal(state)), check_fold(state), compare([state, _state("manager-2")]))
+
+
+def test_an_entry_above_applied_is_not_folded() -> None:
+    """What is committed and not applied yet is no difference."""
+    state = _state()
+    state.raft["applied_index"] = 4
+    state.tables["consumer"], state.tables["id_counter"] = {}, {key: row for key, row in state.tables["id_counter"].items() if key != ("consumer",)}
+    assert [] == check_fold(state)
+
+
+@pytest.mark.parametrize("lost", range(1, len(COMMANDS) + 1))
+def test_a_missing_index_is_found(lost: int) -> None:
+    """The first, one in the middle, and the last committed one."""
+    state = _state()
+    del state.wal[lost - 1]
+    assert [("wal_gap", lost)] == [(finding.check, finding.lsn) for finding in check_wal(state)]
+
+
+@pytest.mark.parametrize("index", range(1, len(COMMANDS) + 1))
+def test_a_changed_command_is_found(index: int) -> None:
+    """Only that index is told."""
+    state = _state()
+    state.wal[index - 1]["command"]["extra"] = 1
+    assert [("wal_chain", index)] == [(finding.check, finding.lsn) for finding in check_wal(state)]
+
+
+@pytest.mark.parametrize("index", range(1, len(COMMANDS)))
+def test_a_changed_chain_is_told_from_a_changed_command(index: int) -> None:
+    """The entry after it continues what the chain should be."""
+    state = _state()
+    state.wal[index - 1]["chain"] = b"\x07" * 32
+    assert [(index, "its stored chain was changed")] == [(finding.lsn, finding.detail) for finding in check_wal(state)]
+
+
+@pytest.mark.parametrize(("table", "key", "change", "said", "index"), [
+    ("topic", (1,), {"config": {"x": 1}}, "topic topic_id=1: config is {'x': 1}, the WAL says {}", 4),
+    ("partition", (1, 1), {"leader": 2}, "partition topic_id=1, partition=1: leader is 2, the WAL says 1", 4),
+    ("broker", (1,), None, "broker broker_id=1: the row is missing", 3),
+    ("member", (9,), {"node_id": 9}, "member node_id=9: the row comes from no command", -1),
+    ("cluster", (), {"cluster_id": "z"}, "cluster : cluster_id is 'z', the WAL says 'c'", 1)])
+def test_a_metadata_row_changed_by_hand_is_found(table: str, key: tuple, change: dict | None, said: str, index: int) -> None:
+    """The table, the row, the column, and the index of the command that wrote it."""
+    state = _state()
+    if change is None:
+        del state.tables[table][key]
+    else:
+        state.tables[table][key] = {**state.tables[table].get(key, {}), **change}
+    assert [("wal_fold", index, said)] == [(finding.check, finding.lsn, finding.detail) for finding in check_fold(state)]
+
+
+def test_a_command_that_is_not_known_is_said() -> None:
+    """Nothing is claimed about what follows it."""
+    state = _state()
+    state.wal[1]["command"] = {"type": "later_invention"}
+    assert [("wal_command", 2)] == [(finding.check, finding.lsn) for finding in check_fold(state)]
+
+
+def test_managers_that_differ_are_found() -> None:
+    """By their WALs at the same committed index, else by their tables at the same applied index."""
+    other = _state("manager-2")
+    other.wal[3]["chain"] = b"\x07" * 32
+    assert [("wal_divergence", "manager-2", 4)] == [(f.check, f.node, f.lsn) for f in compare([_state(), other])]
+    other = _state("manager-2")
+    other.tables["topic"][(1,)]["name"] = "u"
+    assert [("state_digest", "manager-2", 5)] == [(f.check, f.node, f.lsn) for f in compare([_state(), other])]
+    other.raft["applied_index"] = 4
+    assert [] == compare([_state(), other])
