@@ -1,0 +1,161 @@
+"""plan_append and plan_group: sequences, offsets, chain, time."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.append import AppendRequest, AppendResult, check_sequence, plan_append
+from broker.core.group import Handed, in_sequence_order, plan_group
+from broker.core.offsets import CommitRequest, DequeueRequest, LogRange
+from myqueue.errors import DuplicateSequenceError, OffsetOutOfRangeError, ProducerFencedError, SequenceGapError
+from myqueue.protocol.chain import MARKER, OFFSET_COMMIT, RECORDS
+from myqueue.protocol.entry import LogEnd, marker_entry
+from myqueue.protocol.fold import ConsumerState, LogState, ProducerState, StoredRequest
+from myqueue.protocol.types import ProducerSequence
+from tests.support.factories import PARTITION, blocks, sequence
+
+MARKER_ENTRIES, BEGUN = marker_entry(PARTITION, LogEnd(), epoch=3, append_time=1_000)
+KNOWN = ProducerState(0, 9, tuple(StoredRequest(seq, seq * 10, seq, 2, 50 + seq) for seq in range(2, 10)), 59)
+
+
+def request(*values: bytes, seq: int | None = None, **more: int) -> AppendRequest:
+    return AppendRequest(blocks(*(values or (b"x",))), None if seq is None else sequence(seq, **more))
+
+
+def plan(request: AppendRequest, producer: ProducerState | None = None, end: LogEnd = BEGUN, now_us: int = 2_000):
+    return plan_append(PARTITION, end, producer, request, epoch=3, now_us=now_us)
+
+
+def test_the_marker_begins_the_log():
+    assert [(entry.head.kind, entry.head.lsn, entry.head.record_count) for entry in MARKER_ENTRIES] == [(MARKER, 0, 0)]
+    assert (BEGUN.lsn, BEGUN.offset, BEGUN.epoch) == (1, 0, 3)
+
+
+def test_positions_go_on_without_gaps():
+    """lsn counts blocks, offsets count records, and a request says how many entries it has."""
+    planned = plan(AppendRequest(blocks(b"a" * 5_000, b"b" * 5_000, b"c")))
+    assert [(e.head.lsn, e.head.base_offset, e.head.record_count, e.head.request_index, e.head.request_count) for e in planned.entries] == [
+        (1, 0, 1, 0, 2), (2, 1, 2, 1, 2)]
+    assert planned.end[:3] == (3, 3, 3)
+    assert planned.result == AppendResult(0, 3, 2_000)
+
+
+def test_each_entry_chains_on_the_one_before():
+    planned = plan(AppendRequest(blocks(b"a" * 5_000, b"b" * 5_000, b"c")))
+    chain = BEGUN.chain
+    for entry in planned.entries:
+        assert entry.chain == entry.chain_after(chain)
+        chain = entry.chain
+    assert planned.end.chain == chain
+
+
+def test_append_time_never_falls():
+    """A clock that jumps back does not put an entry before the last one."""
+    assert plan(request(), now_us=500).result.append_time == 1_000
+
+
+def test_the_next_sequence_is_stored():
+    assert plan(request(seq=10), KNOWN).result == AppendResult(0, 1, 2_000)
+    assert plan(request(seq=0)).result.duplicate is False
+
+
+def test_a_duplicate_answers_its_first_offset():
+    """Of the last eight requests the first answer is given again, and nothing is written."""
+    planned = plan(request(seq=4), KNOWN)
+    assert planned.result == AppendResult(40, 2, 54, duplicate=True)
+    assert (planned.entries, planned.end) == ((), BEGUN)
+
+
+def test_an_older_duplicate_is_known_but_not_where():
+    with pytest.raises(DuplicateSequenceError):
+        plan(request(seq=1), KNOWN)
+
+
+@pytest.mark.parametrize(("state", "seq", "epoch", "expected"), [(KNOWN, 11, 0, 10), (None, 1, 0, 0), (KNOWN, 1, 1, 0)])
+def test_a_gap_is_refused_and_says_what_is_expected(state: ProducerState | None, seq: int, epoch: int, expected: int):
+    """Also the first request of a producer, and of a new epoch, has sequence 0: a later one may have overtaken it."""
+    with pytest.raises(SequenceGapError) as error:
+        check_sequence(state, ProducerSequence(7, epoch, seq))
+    assert error.value.details == {"expected_seq": expected}
+
+
+def test_a_lower_epoch_is_fenced():
+    with pytest.raises(ProducerFencedError):
+        check_sequence(ProducerState(2, 0, (), 0), ProducerSequence(7, 1, 1))
+
+
+# --- groups ---
+
+RANGE = LogRange(0, 10)
+
+
+def group(*requests, state: LogState | None = None, readable: LogRange = RANGE):
+    end = LogEnd(20, 10, 3, BEGUN.chain, 1_000)
+    return plan_group(PARTITION, end, state or LogState(), readable, requests, epoch=3, now_us=2_000)
+
+
+def test_each_request_sees_the_ones_before():
+    """A retry that comes with its original is a duplicate of it; the next sequence is not a gap."""
+    planned = group(request(seq=0), request(seq=0), request(b"a", b"b", seq=1))
+    assert planned.outcomes == [AppendResult(10, 1, 2_000), AppendResult(10, 1, 2_000, duplicate=True), AppendResult(11, 2, 2_000)]
+    assert planned.end[:2] == (22, 13)
+    assert planned.changes.producers[7].last_seq == 1
+
+
+def test_a_refused_request_leaves_no_trace():
+    """The others are stored as if it had not come."""
+    planned = group(request(b"a"), request(seq=5), request(b"b"))
+    assert [type(outcome).__name__ for outcome in planned.outcomes] == ["AppendResult", "SequenceGapError", "AppendResult"]
+    assert planned.end[:2] == (22, 12)
+    assert planned.changes == LogState()
+
+
+def test_requests_of_one_producer_are_put_in_order():
+    """Those of others keep their place."""
+    requests = [request(seq=2), request(b"other"), request(seq=0), request(seq=0, producer_id=8), request(seq=1)]
+    assert in_sequence_order(requests) == [2, 1, 4, 3, 0]
+    assert all(isinstance(outcome, AppendResult) for outcome in group(*requests).outcomes)
+
+
+def test_two_dequeues_get_two_messages():
+    """The second sees the first one's entry, though it is not committed."""
+    planned = group(DequeueRequest("#1"), DequeueRequest("#1"), DequeueRequest("#2"))
+    assert planned.outcomes == [Handed(0), Handed(1), Handed(0)]
+    assert [entry.head.kind for entry in planned.entries] == [OFFSET_COMMIT] * 3
+    assert (planned.changes.consumers["#1"].next_offset, planned.changes.consumers["#2"].next_offset) == (2, 1)
+
+
+def test_only_committed_messages_are_handed_out():
+    """A message of the same group is not committed yet: empty, and nothing is written for it."""
+    planned = group(request(b"new"), DequeueRequest("#1"), state=LogState(consumers={"#1": ConsumerState(10, 0, 5, 5)}))
+    assert planned.outcomes[1] == Handed(None)
+    assert [entry.head.kind for entry in planned.entries] == [RECORDS]
+
+
+def test_a_request_id_gets_the_same_message_again():
+    """In the same group and later, for five minutes of the log's time."""
+    planned = group(DequeueRequest("#1", "r"), DequeueRequest("#1", "r"), DequeueRequest("#1", "other"), DequeueRequest("#2", "r"))
+    assert planned.outcomes == [Handed(0), Handed(0), Handed(1), Handed(0)]
+    later = plan_group(PARTITION, planned.end, planned.changes, RANGE, [DequeueRequest("#1", "r")], epoch=3, now_us=2_000 + 299_000_000)
+    assert (later.outcomes, later.entries) == ([Handed(0)], [])
+    too_late = plan_group(PARTITION, planned.end, planned.changes, RANGE, [DequeueRequest("#1", "r")], epoch=3, now_us=2_000 + 301_000_000)
+    assert too_late.outcomes == [Handed(2)]
+
+
+def test_a_dequeue_keeps_the_generation():
+    """Else the fold would refuse it."""
+    planned = group(DequeueRequest("#1"), state=LogState(consumers={"#1": ConsumerState(4, 3, 5, 5)}))
+    assert planned.changes.consumers["#1"][:2] == (5, 3)
+
+
+def test_a_consumer_whose_message_was_dropped_is_not_moved():
+    planned = group(DequeueRequest("#1"), state=LogState(consumers={"#1": ConsumerState(2, 0, 5, 5)}), readable=LogRange(5, 10))
+    assert isinstance(planned.outcomes[0], OffsetOutOfRangeError)
+    assert planned.outcomes[0].details == {"offset": 2, "earliest": 5, "latest": 10}
+
+
+def test_offsets_are_set_up_to_the_committed_end():
+    planned = group(CommitRequest("#1", 10), CommitRequest("#2", None), CommitRequest("#3", 11), CommitRequest("#4", 0))
+    assert planned.outcomes[:2] == [Handed(10), Handed(10)]
+    assert isinstance(planned.outcomes[2], OffsetOutOfRangeError)
+    assert planned.outcomes[3] == Handed(0)

@@ -1,0 +1,66 @@
+"""Promise and appointment, PROTOCOL 4.2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from broker.core.replica import AppointPlan, Appointment, check_leading, is_leading, plan_appoint
+from myqueue.errors import NotLeaderError, RefusedError
+from myqueue.protocol.entry import LogEnd
+
+
+@dataclass(frozen=True)
+class Row:
+    promised_epoch: int = 0
+    leader_epoch: int = 0
+    end: LogEnd = LogEnd()  # noqa: RUF009 - a tuple
+    seeding_until: int | None = None
+    fault: str | None = None
+
+
+def appoint(row: Row, epoch: int, voters: dict[int, str | None] | None = None) -> AppointPlan:
+    return plan_appoint(row, Appointment(epoch, {1: "disk"} if voters is None else voters), broker_id=1, disk_id="disk")
+
+
+def test_a_new_epoch_is_promised_and_led():
+    assert appoint(Row(), 1) == AppointPlan(1, starts=True)
+    assert appoint(Row(promised_epoch=4, end=LogEnd(9, 9, 3)), 4) == AppointPlan(4, starts=True)
+
+
+def test_a_repeat_changes_nothing():
+    assert appoint(Row(4, 4, LogEnd(9, 9, 4)), 4) == AppointPlan(4, starts=False)
+
+
+def test_a_promise_never_falls():
+    with pytest.raises(RefusedError) as error:
+        appoint(Row(5), 4)
+    assert error.value.details["promised_epoch"] == 5
+
+
+@pytest.mark.parametrize("voters", [{}, {1: None}, {1: "another disk"}, {2: "disk"}])
+def test_only_the_registered_disk_may_lead(voters: dict[int, str | None]):
+    with pytest.raises(RefusedError, match="is not a voter"):
+        appoint(Row(), 1, voters)
+
+
+def test_more_replicas_than_one_are_refused_for_now():
+    with pytest.raises(RefusedError, match="2 voters"):
+        appoint(Row(), 1, {1: "disk", 2: "other"})
+
+
+def test_an_epoch_is_led_once():
+    """A log that holds an entry of this epoch and does not lead in it has had another leader."""
+    with pytest.raises(RefusedError, match="entry of epoch 4 already"):
+        appoint(Row(4, 3, LogEnd(9, 9, 4)), 4)
+
+
+@pytest.mark.parametrize(("row", "leads"), [
+    (Row(), False), (Row(2, 2), True), (Row(3, 2), False), (Row(2, 2, seeding_until=5), False), (Row(2, 2, fault="damaged"), False)])
+def test_who_leads(row: Row, leads: bool):
+    """The promise, what was begun, and nothing that is wrong."""
+    assert is_leading(row) is leads
+    if not leads:
+        with pytest.raises(NotLeaderError):
+            check_leading(row)
