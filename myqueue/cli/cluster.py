@@ -9,6 +9,7 @@ import signal
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigurationError, UnavailableError
 from ..supervisor import Cluster, ClusterSpec
@@ -18,8 +19,10 @@ DEFAULT_DATA = ".myqueue"
 LOG_LINES = 100
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_parser(groups: Any) -> None:
     """``up``, ``down``, ``status``, ``reset`` for all of it; ``start`` … ``logs`` for one node."""
+    text = "start, watch and stop a cluster on this machine"
+    parser = groups.add_parser("cluster", help=text, description=text)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
     def command(name: str, run: object, text: str, *, node: bool = False) -> argparse.ArgumentParser:

@@ -1,7 +1,8 @@
 """The command line's tree: a table of groups, exit codes, and how errors are printed.
 
-A group is a module with ``add_arguments(parser)``, which sets a function of the parsed arguments as ``run``; it returns
-the exit code. Only the group that is called is imported, so that ``--help`` and small commands are quick.
+A group is a module with ``add_parser(groups)``, which adds its parser to argparse's subparsers and sets a function of the
+parsed arguments as ``run``; that returns the exit code. Only the group that is called is imported, so that ``--help``
+and small commands are quick.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
@@ -20,7 +21,7 @@ from ..errors import MyQueueError
 
 
 class Group(NamedTuple):
-    """One word after ``myqueue`` and the module of this package that is behind it."""
+    """A word after ``myqueue``, and the module of this package that is behind it."""
 
     name: str
     module: str
@@ -29,6 +30,7 @@ class Group(NamedTuple):
 
 GROUPS = (
     Group("cluster", "cluster", "start, watch and stop a cluster on this machine"),
+    Group("demo", "demo", "start a cluster, send files through it, check every count"),
 )
 
 
@@ -54,7 +56,8 @@ def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     called = next((word for word in words if not word.startswith("-")), None)
     for group in GROUPS:
-        command = commands.add_parser(group.name, help=group.help, description=group.help)
         if group.name == called:
-            importlib.import_module(f".{group.module}", __package__).add_arguments(command)
+            importlib.import_module(f".{group.module}", __package__).add_parser(commands)
+        else:
+            commands.add_parser(group.name, help=group.help)
     return parser

@@ -52,7 +52,8 @@ KINDS: Mapping[str, Kind] = {
         connections=16),
     "broker": Kind(
         ("{python}", "-m", "broker", "--host", "{host}", "--port", "{port}", "--managers", "{managers}"),
-        {"MYQUEUE_BROKER_DATABASE_URL": "{database_url}"}, connections=24),
+        {"MYQUEUE_BROKER_DATABASE_URL": "{database_url}", "MYQUEUE_BROKER_READER_USER": "{reader}", "MYQUEUE_BROKER_SECRET_FILE": "{secret_file}"},
+        connections=24),
     "balancer": Kind(
         ("{python}", "-m", "load_balancer", "--host", "{host}", "--port", "{port}", "--managers", "{managers}"),
         {"MYQUEUE_BALANCER_SECRET_FILE": "{secret_file}"}),
