@@ -17,6 +17,7 @@ from manager.raft.log import Command, WalEntry
 from myqueue.errors import RefusedError
 
 SET_MEMBER = "SetMember"  # {"type", "node_id", "url", "disk_id", "voter"}
+NO_SLOT = ""  # no disk identity is empty
 REMOVE_MEMBER = "RemoveMember"  # {"type", "node_id"}
 
 
@@ -77,7 +78,7 @@ def in_force(applied: Membership, entries: Iterable[WalEntry]) -> Membership:
 
 def check_one_slot(old: Membership, new: Membership) -> None:
     """Raise RefusedError unless any majority of the old voters shares a member with any of the new ones."""
-    changed = {node for node in {*old.voters, *new.voters} if (node in old.voters, old.voters.get(node)) != (node in new.voters, new.voters.get(node))}
+    changed = {node for node in {*old.voters, *new.voters} if old.voters.get(node, NO_SLOT) != new.voters.get(node, NO_SLOT)}
     if len(changed) > 1:
         raise RefusedError(f"a membership change may touch one slot, this one touches {sorted(changed)}")
     for node in changed:

@@ -14,7 +14,7 @@ sees what they did in the next ``Held``: a higher term, a contact, a longer log.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -78,7 +78,8 @@ class Node:
         self._timeout_seconds = 2 * election_timeout_seconds
         self._tally: Tally | None = None
         self._lead: Leadership | None = None
-        self._ready = Ready()
+        self._changes: dict[str, Any] = {}
+        self._ready: dict[str, Any] = {}
         self._taken = True
 
     def __repr__(self) -> str:
@@ -149,18 +150,18 @@ class Node:
     def abandon(self) -> None:
         """The changes were not written, or nobody knows: forget what rests on them."""
         self.role, self._tally, self._lead = Role.FOLLOWER, None, None
-        self._ready, self._taken = Ready(), True
+        self._changes, self._ready, self._taken = {}, {}, True
 
     def ready(self) -> Ready:
         """What the last step asks for. Take it after each, also after one that raised."""
         self._taken = True
-        return self._ready
+        return Ready(persist=Changes(**self._changes) if self._changes else NO_CHANGES, **self._ready)
 
     # --- one step ---
 
     def _begin(self, held: Held, now: float) -> None:
         assert self._taken, "the result of the last step was not taken"
-        self._ready, self._taken = Ready(), False
+        self._changes, self._ready, self._taken = {}, {}, False
         state = held.state
         if self._lead is not None and not (state.leading and state.current_term == self._lead.term):
             self._follow(now, f"the term is {state.current_term}")
@@ -177,9 +178,9 @@ class Node:
             self._lead.follow_membership(held)
             commit = self._commit(held)
             sends, orders = self._lead.sends(held, now=now, commit=commit, all_peers=all_peers or self._round_is_due(now))
-            self._add(send=tuple(sends), snapshots=tuple(orders), reads=self._lead.confirmed_reads(held, now))
+            self._ready.update(send=tuple(sends), snapshots=tuple(orders), reads=self._lead.confirmed_reads(held, now))
             self._leave_if_removed(held, commit, now)
-        self._add(apply=range(held.state.applied_index + 1, commit + 1))
+        self._ready["apply"] = range(held.state.applied_index + 1, commit + 1)
 
     def _round_is_due(self, now: float) -> bool:
         assert self._lead is not None
@@ -188,14 +189,11 @@ class Node:
         self._lead.begin_round(now)
         return True
 
-    def _add(self, **fields: Any) -> None:
-        self._ready = replace(self._ready, **fields)
-
     def _persist(self, **fields: Any) -> None:
-        self._add(persist=replace(self._ready.persist, **fields))
+        self._changes.update(fields)
 
     def _report(self, name: str, term: int, detail: str = "") -> None:
-        self._add(events=(*self._ready.events, Event(name, term, detail)))
+        self._ready["events"] = (*self._ready.get("events", ()), Event(name, term, detail))
 
     # --- elections ---
 
@@ -230,7 +228,7 @@ class Node:
         assert self._tally is not None
         log, own = held.log, held.state.node_id
         request = VoteRequest(self._tally.term, own, epoch_before(log, log.end), log.end, pre)
-        self._add(send=tuple(Envelope(own, node, request) for node in sorted(held.membership.voters) if node != own))
+        self._ready["send"] = tuple(Envelope(own, node, request) for node in sorted(held.membership.voters) if node != own)
 
     def _count_vote(self, held: Held, source: int, reply: VoteReply, now: float) -> None:
         wanted = Role.PRE_CANDIDATE if reply.pre else Role.CANDIDATE
@@ -292,7 +290,7 @@ class Node:
     def _leave_if_removed(self, held: Held, commit: int, now: float) -> None:
         """A leader that is no voter any more leads until that is committed (thesis 4.2.2)."""
         state, membership = held.state, held.membership
-        if not membership.is_voter(state.node_id, state.disk_id) and membership.index <= commit and not self._ready.persist.insert:
+        if not membership.is_voter(state.node_id, state.disk_id) and membership.index <= commit and "insert" not in self._changes:
             self._persist(leader_term=0)
             self._follow(now, "no longer a voter")
 

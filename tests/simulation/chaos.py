@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER
 from manager.raft.node import Role
+from myqueue.errors import LogFaultError
 from tests.simulation.checker import Violation, require
 from tests.simulation.manager import Waiting
 from tests.simulation.world import Kinds, Rates, World
@@ -80,7 +81,8 @@ class Run:
         level = self.rng.choice((0.0, 0.3, 1.0))
         rates = Rates(drop=level * self.rng.uniform(0, 0.25), duplicate=self.rng.uniform(0, 0.2), slow=self.rng.uniform(0, 0.08),
                       crash_between=self.rng.choice((0.0, 0.003, 0.015)))
-        self.world = World(self.rng, options.nodes, kinds or Kinds(), rates, [] if trace else None, grown=self.rng.random() < 0.2)
+        self.world = World(self.rng, options.nodes, kinds or Kinds(), rates, [] if trace else None, grown=self.rng.random() < 0.2,
+                           entries_max=self.rng.choice((1, 3, 20)))
         self.healing = False
         self.faults = 0
         self.reads = 0
@@ -100,7 +102,7 @@ class Run:
             self._heal()
             converged = world.run_until(world.now + HEAL_SECONDS, self.has_converged)
             require(converged, "convergence", f"not reached within {HEAL_SECONDS} s after healing: {self.status()}")
-        except Violation as error:
+        except (Violation, LogFaultError) as error:
             violation = str(error)
             world.note(f"VIOLATION {violation}")
         return Result(self.seed, world.steps, len(world.checker.ledger), len(world.checker.leaders), self.faults, violation,

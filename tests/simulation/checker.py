@@ -38,6 +38,7 @@ class Checker:
         self.installed: dict[tuple[int, str], int] = {}  # (node, disk) -> the highest state it took in place of a log
         self.fold = Machine(Membership())
         self.fingerprints = [self.fold.fingerprint()]  # by index
+        self.commands: set[tuple[str, int | None]] = set()  # of clients, in the ledger
         self.acknowledged = 0  # the highest index behind an answer to a client
         self.replies: dict[tuple[str, int], int] = {}  # (client, seq) -> the answer it got first
 
@@ -82,9 +83,16 @@ class Checker:
             if disk.state.leading:
                 self._is_on_a_majority(disk, entry)
             self.ledger.append(entry)
-            self.fold.apply(entry)
+            self._fold(entry)
             self.fingerprints.append(self.fold.fingerprint())
         self._agrees_with_ledger(disk, commit, "R5", "a commit")
+
+    def _fold(self, entry: WalEntry) -> None:
+        """The state as it must be, and the naive twin of its sessions: each (client, sequence) counts once."""
+        self.fold.apply(entry)
+        if entry.client_id is not None:
+            self.commands.add((entry.client_id, entry.client_seq))
+        require(self.fold.total == len(self.commands), "R8", f"{len(self.commands)} commands were applied {self.fold.total} times")
 
     def _is_on_a_majority(self, disk: Disk, entry: WalEntry) -> None:
         """Counted here anew: who stored it, on the disk that is registered in the leader's membership."""

@@ -70,10 +70,11 @@ class Waiting:
 class Manager:
     """Disk and process of one manager."""
 
-    def __init__(self, disk: Disk, checker: Checker, *, make_node: type[Node] = Node) -> None:
+    def __init__(self, disk: Disk, checker: Checker, *, make_node: type[Node] = Node, entries_max: int = 4) -> None:
         self.disk = disk
         self.checker = checker
         self.make_node = make_node
+        self.entries_max = entries_max
         self.up = False
         self.waiting: list[Waiting] = []
         self.reads: dict[int, int] = {}  # read id -> what was acknowledged when it was asked
@@ -86,7 +87,7 @@ class Manager:
 
     def start(self, now: float) -> None:
         self.up = True
-        self.node = self.make_node(heartbeat_seconds=0.05, election_timeout_seconds=0.2, entries_max=4)
+        self.node = self.make_node(heartbeat_seconds=0.05, election_timeout_seconds=0.2, entries_max=self.entries_max)
         self.contact = Contact(now)
 
     def crash(self) -> None:
@@ -152,7 +153,7 @@ class Manager:
             if outcome is Outcome.UNKNOWN:
                 done.append((wait, None))
             elif outcome is Outcome.COMMITTED and wait.index <= self.disk.state.applied_index:
-                last_seq, reply = self.disk.machine.sessions[wait.client]
+                last_seq, reply = self.disk.machine.sessions.get(wait.client, (None, None))
                 done.append((wait, reply if last_seq == wait.seq else None))
             else:
                 still.append(wait)

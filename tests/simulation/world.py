@@ -53,6 +53,7 @@ class World:
     rates: Rates = field(default_factory=Rates)
     trace: list[str] | None = None
     grown: bool = False  # begin with one manager instead of all
+    entries_max: int = 4  # in one append
     automatic: bool = True  # False: a scenario delivers messages itself
 
     def __post_init__(self) -> None:
@@ -71,7 +72,8 @@ class World:
         self._bootstrap()
 
     def _manager(self, node: int, disk_id: str) -> Manager:
-        return Manager(self.kinds.disk(RaftState(node, disk_id), Machine(Membership())), self.checker, make_node=self.kinds.node)
+        return Manager(self.kinds.disk(RaftState(node, disk_id), Machine(Membership())), self.checker, make_node=self.kinds.node,
+                       entries_max=self.entries_max)
 
     def _bootstrap(self) -> None:
         """The first entries are on the first manager (which then has to add the others), or on all (as after that)."""

@@ -1,0 +1,214 @@
+"""Scenario files: commands, each with the trace expected below it. Messages move only when a line says so.
+
+A line ``> command`` acts; the lines behind it, up to the next one, are what happened. ``#`` begins a comment, kept as it is.
+
+    nodes N [entries-max=K]    N managers, all bootstrapped; the first command
+    timeout A                  A's election timeout passes (tick A: no time passes)
+    elect A by B C …           A's timeout passes and vote messages between A and these are delivered, until A leads; others are lost
+    heartbeat A                time for a round of A's
+    propose A CLIENT SEQ       a worker of A takes a command
+    member A set B DISK voter|learner, member A remove B, read A ID
+    deliver [A B [COUNT|last]] everything until nothing is left, or what is on its way from A to B now (the first COUNT, the last one)
+    exchange A B [COUNT]       what is on its way between the two, and what comes of it (at most COUNT messages)
+    drop [A B]                 lose what is on its way
+    crash A, start A, lose-disk A, compact A
+    cut A, mend                nothing reaches or leaves A; everything does again
+    rounds A                   half a second of rounds of A, everything delivered, no trace
+    settle A                   the same; then all its members that are up must hold, and have committed, the same
+    status                     a line per manager
+"""
+
+from __future__ import annotations
+
+import random
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER
+from manager.raft.messages import Envelope, VoteReply, VoteRequest
+from manager.raft.node import Role
+from tests.simulation.checker import require
+from tests.simulation.world import Kinds, World
+
+FOLDER = Path(__file__).parent / "scenarios"
+ROUNDS = 10
+MESSAGES_MAX = 2_000
+
+
+class Scenario:
+    """Runs the commands of one file."""
+
+    def __init__(self, kinds: Kinds | None = None) -> None:
+        self.kinds = kinds or Kinds()
+        self.world: World
+
+    def run(self, text: str) -> str:
+        """The file with the traces as they are now.
+
+        Raises:
+            Violation: an invariant does not hold.
+        """
+        lines: list[str] = []
+        for line in text.splitlines():
+            if line.startswith(">"):
+                lines += [line, *self._command(shlex.split(line[1:], comments=True))]
+            elif line.startswith("#") or not line.strip():
+                lines.append(line)
+        return "\n".join(lines) + "\n"
+
+    def _command(self, words: list[str]) -> Iterable[str]:
+        name, arguments = words[0], words[1:]
+        if name == "nodes":
+            self._nodes(int(arguments[0]), *arguments[1:])
+        else:
+            commands: dict[str, Callable[..., None]] = {
+                "timeout": self._timeout, "elect": self._elect, "heartbeat": self._heartbeat, "propose": self._propose, "member": self._member,
+                "read": self._read, "deliver": self._deliver, "exchange": self._exchange, "drop": self._drop, "crash": self._crash,
+                "start": self._start, "cut": self._cut, "mend": self._mend, "rounds": self._rounds, "tick": self._tick,
+                "lose-disk": self._lose_disk, "compact": self._compact, "settle": self._settle, "status": self._status}
+            commands[name](*arguments)
+        trace, self.world.trace = self.world.trace or [], []
+        return ["  " + line.split(maxsplit=1)[1] for line in trace]
+
+    def _nodes(self, count: int, entries_max: str = "entries-max=100") -> None:
+        self.world = World(random.Random(0), count, self.kinds, trace=[], automatic=False, entries_max=int(entries_max.split("=")[1]))
+        for node in self.world.managers:
+            self.world.tick(node)
+
+    # --- time and machines ---
+
+    def _timeout(self, node: str) -> None:
+        self.world.now += 0.5
+        self.world.tick(int(node))
+
+    def _heartbeat(self, node: str) -> None:
+        self.world.now += 0.06
+        self.world.tick(int(node))
+
+    def _elect(self, node: str, _by: str, *voters: str) -> None:
+        candidate, among = int(node), {int(voter) for voter in voters}
+        for _ in range(3):  # a term may have to be learnt first
+            self._timeout(node)
+            while ballots := [message for message in self.world.network if isinstance(message.message, (VoteRequest, VoteReply))]:
+                for envelope in ballots:
+                    self.world.network.remove(envelope)
+                    if {envelope.source, envelope.target} - {candidate} <= among:
+                        self.world.deliver(envelope)
+            if self.world.managers[candidate].node.role is Role.LEADER:
+                return
+
+    def _tick(self, node: str) -> None:
+        self.world.tick(int(node))
+
+    def _crash(self, node: str) -> None:
+        self.world.crash(int(node))
+
+    def _start(self, node: str) -> None:
+        self.world.start(int(node))
+        self.world.tick(int(node))
+
+    def _lose_disk(self, node: str) -> None:
+        self.world.lose_disk(int(node))
+
+    def _compact(self, node: str) -> None:
+        self.world.managers[int(node)].disk.compact()
+
+    # --- requests ---
+
+    def _propose(self, node: str, client: str, seq: str) -> None:
+        if not self.world.propose(int(node), client, int(seq)):
+            self.world.note(f"{node} does not lead")
+
+    def _member(self, leader: str, verb: str, node: str, disk_id: str = "", kind: str = "") -> None:
+        command = {"type": REMOVE_MEMBER, "node_id": int(node)}
+        if verb == "set":
+            command = {"type": SET_MEMBER, "node_id": int(node), "url": f"m{node}", "disk_id": disk_id, "voter": kind == "voter"}
+        self.world.change_member(int(leader), command)
+
+    def _read(self, node: str, read_id: str) -> None:
+        if not self.world.read(int(node), int(read_id)):
+            self.world.note(f"{node} cannot confirm a read")
+
+    # --- network ---
+
+    def _cut(self, node: str) -> None:
+        others = [other for other in self.world.managers if other != int(node)]
+        self.world.cut |= {(int(node), other) for other in others} | {(other, int(node)) for other in others}
+
+    def _mend(self) -> None:
+        self.world.cut = set()
+
+    def _deliver(self, source: str = "", target: str = "", count: str = "") -> None:
+        if source:
+            chosen = slice(-1, None) if count == "last" else slice(int(count) if count else None)
+            for envelope in self._between((int(source), int(target)))[chosen]:
+                self._pass_on(envelope)
+            return
+        for _ in range(MESSAGES_MAX):
+            if not self.world.network:
+                return
+            self._pass_on(self.world.network[0])
+        require(False, "convergence", f"{MESSAGES_MAX} messages and no end")
+
+    def _exchange(self, one: str, other: str, count: str = str(MESSAGES_MAX)) -> None:
+        pair = int(one), int(other)
+        for _ in range(int(count)):
+            waiting = self._between(pair, pair[::-1])
+            if not waiting:
+                return
+            self._pass_on(waiting[0])
+
+    def _drop(self, source: str = "", target: str = "") -> None:
+        lost = self._between((int(source), int(target))) if source else list(self.world.network)
+        self.world.network = [envelope for envelope in self.world.network if envelope not in lost]
+
+    def _between(self, *pairs: tuple[int, int]) -> list[Envelope]:
+        return [envelope for envelope in self.world.network if (envelope.source, envelope.target) in pairs]
+
+    def _pass_on(self, envelope: Envelope) -> None:
+        self.world.network.remove(envelope)
+        self.world.deliver(envelope)
+
+    # --- looking ---
+
+    def _rounds(self, leader: str) -> None:
+        traced, self.world.trace = self.world.trace, None
+        for _ in range(ROUNDS):
+            self._heartbeat(leader)
+            self._deliver()
+        self.world.trace = traced
+
+    def _settle(self, leader: str) -> None:
+        self._rounds(leader)
+        world, ends = self.world, {}
+        for node in world.managers[int(leader)].disk.membership().members:
+            manager = world.managers[node]
+            if manager.up:
+                ends[node] = (manager.disk.log.end, manager.disk.state.commit_index, manager.disk.state.applied_index)
+        require(len({position for end in ends.values() for position in end}) == 1, "convergence", f"(end, commit, applied) are {ends}")
+        self._status()
+
+    def _status(self) -> None:
+        for node, manager in self.world.managers.items():
+            state, log = manager.disk.state, manager.disk.log
+            role = manager.node.role if manager.up else "down"
+            entries = " ".join(f"{entry.index}@{entry.term}" for entry in log.between(log.start, log.end))
+            self.world.note(f"{node} {role} term={state.current_term} commit={state.commit_index} log={log.start}|{entries}")
+
+
+def files() -> list[Path]:
+    """All scenario files."""
+    return sorted(FOLDER.glob("*.txt"))
+
+
+def rewrite() -> int:
+    """Write the traces as they are now into the files; how many changed."""
+    changed = 0
+    for path in files():
+        before = path.read_text()
+        after = Scenario().run(before)
+        if after != before:
+            path.write_text(after)
+            changed += 1
+    return changed

@@ -1,0 +1,44 @@
+"""Requests of several entries are replicated whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+
+from db.replication import AppendPlan, AppendRequest, LogView, Progress, ReplicaState, SendPlan, plan_append, plan_send
+from tests.simulation.checker import Violation
+from tests.simulation.requests import run_requests
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_every_log_match_and_commit_is_at_a_requests_border(first: int) -> None:
+    """Over random schedules with several leaders."""
+    committed = [run_requests(seed) for seed in range(first, first + 50)]
+    assert sum(committed) > 50 * 5, "the schedules commit something"
+
+
+def _splits(progress: Progress, log: LogView, *, entries_max: int, end: int | None = None) -> SendPlan | None:
+    plan = plan_send(progress, log, entries_max=entries_max, end=end)
+    return None if plan is None else replace(plan, end=min(plan.position + entries_max, log.end))
+
+
+def _takes_parts(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
+    with patch("db.replication.append._whole_requests", lambda request: True):
+        return plan_append(replica, log, request)
+
+
+def test_mutant_request_split_by_replication_is_caught() -> None:
+    """A leader that cuts requests and a follower that takes the parts leave a log that ends inside one."""
+    with (patch("tests.simulation.requests.plan_send", _splits), patch("tests.simulation.requests.plan_append", _takes_parts),
+          pytest.raises(Violation, match="inside a request")):
+        for seed in range(50):
+            run_requests(seed)
+
+
+def test_a_follower_refuses_what_such_a_leader_sends() -> None:
+    """One honest side is enough: nothing is stored in part."""
+    with patch("tests.simulation.requests.plan_send", _splits):
+        for seed in range(30):
+            run_requests(seed)

@@ -1,0 +1,53 @@
+"""Thousands of schedules of faults, each from one seed: no invariant is violated, and everything converges after healing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.__main__ import main
+from tests.simulation.chaos import Options, run_seed
+
+BLOCK = 100
+
+
+def _run_block(first: int, nodes: int) -> None:
+    results = [run_seed(seed, Options(nodes=nodes)) for seed in range(first, first + BLOCK)]
+    found = [f"seed {result.seed}: {result.violation}; replay: scripts/simulate --seed {result.seed} --nodes {nodes}"
+             for result in results if result.violation]
+    assert not found, "\n".join(found)
+    assert sum(result.terms for result in results) > 2 * BLOCK, "elections happen"
+    assert sum(result.committed for result in results) > 10 * BLOCK, "commands are committed"
+
+
+@pytest.mark.parametrize("first", range(0, 1_600, BLOCK))
+def test_three_managers(first: int) -> None:
+    """1,600 schedules with three managers."""
+    _run_block(first, 3)
+
+
+@pytest.mark.parametrize("first", range(0, 400, BLOCK))
+def test_five_managers(first: int) -> None:
+    """400 schedules with five managers."""
+    _run_block(first, 5)
+
+
+def test_a_seed_is_a_schedule() -> None:
+    """The same seed gives the same trace, so that what was found can be replayed."""
+    once, again = run_seed(7, Options(), trace=True), run_seed(7, Options(), trace=True)
+    assert once == again
+    assert len(once.trace) > 100
+
+
+def test_the_command_reports_a_violation_and_how_to_replay_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, the seed, the rule, the one command."""
+    assert main(["--seeds", "3", "--mutant", "election_by_a_minority"]) == 1
+    out = capsys.readouterr().out
+    assert "seed 0: R7" in out
+    assert "replay: scripts/simulate --seed 0 --nodes 3 --mutant election_by_a_minority" in out
+    assert out.splitlines()[-1].endswith("VIOLATIONS")
+
+
+def test_the_command_ends_with_one_line_that_says_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 0 where nothing is found."""
+    assert main(["--seeds", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("no violation")
