@@ -87,6 +87,7 @@ class InMemoryTransport:
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._ids = {"topics": 0, "producers": 0, "consumers": 0}
         self._version = 0
+        self._wakes = 0
         self._answers_to_lose = 0
         self._refusals: list[MyQueueError] = []
 
@@ -113,6 +114,12 @@ class InMemoryTransport:
             held = self._partitions[TopicPartition(topic, partition)]
             held.entries = [entry for entry in held.entries if entry[0] + entry[2].count > start]
             held.start = start
+
+    def wake(self) -> None:
+        """End every long poll under way."""
+        with self._changed:
+            self._wakes += 1
+            self._changed.notify_all()
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Create a topic, or give it more partitions."""
@@ -289,7 +296,8 @@ class InMemoryTransport:
                 if offset == held.end:
                     self.clock.advance(wait_seconds)
             else:
-                self._changed.wait_for(lambda: offset < held.end, timeout=wait_seconds)
+                wakes = self._wakes
+                self._changed.wait_for(lambda: offset < held.end or wakes != self._wakes, timeout=wait_seconds)
             body = self._entries(held, offset, int(params.get("max_bytes", 1 << 20)))
             return Response(200, {routes.START_OFFSET: str(held.start), routes.END_OFFSET: str(held.end), routes.EPOCH: str(held.info.epoch)}, body)
 

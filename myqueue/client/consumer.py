@@ -196,6 +196,8 @@ class MyConsumer:
         self._resolve(reader)  # so that what is committed stays known
         with self._changed:
             self._fetcher.seek(reader, target)
+            if self._threads:
+                self._staff()
 
     def _all_done(self) -> None:
         for reader in self._fetcher.readers.values():

@@ -85,6 +85,7 @@ class Fetcher:
         self._changed = changed
         self._fetch_bytes_max = fetch_bytes_max
         self._prefetch_bytes_max = prefetch_bytes_max
+        self._under_way = 0  # fetches, also those from before a seek
         self._reserved = 0  # bytes fetched and not used up, and what fetches under way may bring
 
     # --- with the lock held ---
@@ -94,7 +95,8 @@ class Fetcher:
         self._turns.append(reader)
 
     def threads_wanted(self) -> int:
-        return min(FETCHERS_MAX, len(self.readers))
+        """One per partition; a few more where polls from before a seek are still out."""
+        return min(FETCHERS_MAX, max(len(self.readers), self._under_way + 1))
 
     def finish(self, item: Chunk | Failure) -> None:
         """The first ready item is used up."""
@@ -112,6 +114,8 @@ class Fetcher:
             reader.begin(offset, None)
         else:
             reader.progress.seek(offset)
+        if reader.in_flight:
+            self._reserved -= self._fetch_bytes_max
         reader.next_fetch = offset
         reader.generation += 1
         reader.in_flight, reader.is_parked, reader.chunks_ahead, reader.failures, reader.not_before = False, False, 0, 0, 0.0
@@ -139,6 +143,7 @@ class Fetcher:
             self._turns.remove(reader)
             self._turns.append(reader)
             reader.in_flight = True
+            self._under_way += 1
             self._reserved += self._fetch_bytes_max
         return reader
 
@@ -218,9 +223,10 @@ class Fetcher:
             return False  # nobody knows: the next fetch asks again
 
     def _land(self, reader: Reader, generation: int) -> None:
-        self._reserved -= self._fetch_bytes_max
+        self._under_way -= 1
         if generation == reader.generation:
             reader.in_flight = False
+            self._reserved -= self._fetch_bytes_max
 
     def _arrived(self, reader: Reader, body: bytes, end: int | None) -> None:
         reader.failures, reader.error, reader.not_before = 0, None, 0.0
