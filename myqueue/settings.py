@@ -100,8 +100,8 @@ def load(cls: type[S], flags: Mapping[str, str | None], environment: Mapping[str
         try:
             values[name] = _convert(kinds[name], text)
         except ValueError as error:
-            shown = MASK if field.metadata["secret"] else repr(text)
-            raise ConfigurationError(f"{source} is {shown}: {error}") from None
+            told = f"{MASK}, which is malformed" if field.metadata["secret"] else f"{text!r}: {error}"
+            raise ConfigurationError(f"{source} is {told}") from None
         _check(field, values[name], source)
     settings = cls(**values)
     validate = getattr(settings, "validate", None)
