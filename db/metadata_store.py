@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -103,7 +104,8 @@ def _value(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return bytes(value) if isinstance(value, memoryview) else value
+    """A column's value as metadata rows have it: JSON types only."""
+    return str(value) if isinstance(value, uuid.UUID) else value
 
 
 class BrokerRow(NamedTuple):

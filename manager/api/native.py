@@ -1,0 +1,116 @@
+"""The native face of a manager: topics, registrations, the routing snapshot, health. JSON in, JSON or the error envelope out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request
+
+from manager.api.hooks import Gate, install
+from manager.catalogue import Catalogue, replicas
+from manager.cluster_view import ClusterView
+from manager.heartbeats import HeartbeatBook
+from manager.replica import Replica
+from manager.service import TOPICS_MAX, ManagerService
+from myqueue.errors import BadRequestError
+from myqueue.protocol import routes
+from myqueue.protocol.names import check_topic_name, parse_integer
+from myqueue.service.arguments import json_object
+
+IDS_MAX = 10_000  # in one heartbeat
+
+
+def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, gate: Gate) -> Blueprint:
+    """The native face over a manager's operations."""
+    blueprint = Blueprint("native", __name__)
+    install(blueprint, gate=gate, replica=replica)
+
+    @blueprint.get(routes.CLUSTER)
+    def cluster() -> Response:
+        return jsonify(view.to_json(request.args.getlist("topic") or None))
+
+    @blueprint.get(routes.HEALTH)
+    def health() -> Response:
+        return jsonify(service.health(forwarded=routes.FORWARDED in request.headers))
+
+    @blueprint.get(routes.TOPICS)
+    def list_topics() -> Response:
+        return jsonify({"topics": [topic.to_json() for topic in replica.current().topics.values()]})
+
+    @blueprint.post(routes.TOPICS)
+    def create_topic() -> tuple[Response, int]:
+        body = body_of("topic", "partitions", "replication_factor", "config")
+        made = service.create_topic(check_topic_name(body.get("topic")), partitions=_integer(body, "partitions", 1),
+                                    replication_factor=_integer(body, "replication_factor", 1), config=body.get("config"))
+        return jsonify(made), 201
+
+    @blueprint.get(_flask(routes.TOPIC))
+    def describe_topic(topic: str) -> Response:
+        def look(known: Catalogue) -> dict[str, Any]:
+            found = known.topic(topic)
+            listed = [{"partition": row.partition, "leader": row.leader, "replicas": list(replicas(row)), "epoch": row.epoch, "status": row.status}
+                      for row in found.partitions]
+            return {**found.to_json(), "partition_list": listed}
+
+        return jsonify(replica.certain(look))
+
+    @blueprint.delete(_flask(routes.TOPIC))
+    def delete_topic(topic: str) -> Response:
+        return jsonify(service.delete_topic(topic))
+
+    @blueprint.post(routes.PRODUCERS)
+    def register_producers() -> Response:
+        body = body_of("topics", "create")
+        create = body.get("create", True)
+        if not isinstance(create, bool):
+            raise BadRequestError("create must be true or false", argument="create")
+        made = service.register_producers(_names(body), create=create)
+        return jsonify({"producers": {name: {"producer_id": producer_id, "producer_epoch": 0} for name, producer_id in made.items()}})
+
+    @blueprint.post(routes.CONSUMERS)
+    def register_consumers() -> Response:
+        body = body_of("topics", "start")
+        return jsonify({"consumers": service.register_consumers(_names(body), start=body.get("start", "earliest"))})
+
+    @blueprint.post(routes.HEARTBEATS)
+    def heartbeats() -> Response:
+        body = body_of("producers", "consumers")
+        for type in ("producer", "consumer"):
+            for actor_id in _ids(body, f"{type}s"):
+                book.heard(type, actor_id)
+        return jsonify({})
+
+    return blueprint
+
+
+def body_of(*known: str) -> dict[str, Any]:
+    """The JSON object of the request's body; an empty body is an empty object. Raises BadRequestError."""
+    data = request.get_data(cache=True)
+    body = json_object(data, request.mimetype_params.get("charset", "utf-8")) if data.strip() else {}
+    unknown = sorted(set(body) - set(known))
+    if unknown:
+        raise BadRequestError(f"there is no field {', '.join(name[:80] for name in unknown[:5])}; known are {', '.join(known)}")
+    return body
+
+
+def _integer(body: dict[str, Any], name: str, default: int) -> int:
+    return default if body.get(name) is None else parse_integer(body[name], name=name, minimum=1)
+
+
+def _names(body: dict[str, Any]) -> list[str]:
+    names = body.get("topics")
+    if not isinstance(names, list) or not 1 <= len(names) <= TOPICS_MAX:
+        raise BadRequestError(f"topics must be a list of 1 to {TOPICS_MAX} names", argument="topics")
+    return [check_topic_name(name) for name in names]
+
+
+def _ids(body: dict[str, Any], name: str) -> list[int]:
+    ids = body.get(name) or []
+    if not isinstance(ids, list) or len(ids) > IDS_MAX:
+        raise BadRequestError(f"{name} must be a list of at most {IDS_MAX} ids", argument=name)
+    return [parse_integer(value, name=name, minimum=1) for value in ids]
+
+
+def _flask(template: str) -> str:
+    """A route of ours as Flask writes it."""
+    return template.replace("{", "<").replace("}", ">")

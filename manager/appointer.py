@@ -1,0 +1,127 @@
+"""Tells brokers which partitions they lead, until they say that they have taken them.
+
+At the start of a write manager nothing is known of what brokers have taken, so each is told once; after that only what
+is new, and everything again when a broker registers. A repeat changes nothing on the broker. Also has the topics dropped
+that were deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from db.metadata_store import PartitionRow
+from manager.brokers import Brokers
+from manager.catalogue import Catalogue, appointment
+from manager.cluster.state import BrokerRegistered, Event, TopicDeleted
+from manager.node import signals as sig
+from manager.node.signals import Signals
+from manager.replica import Replica
+from myqueue.errors import MyQueueError, UnavailableError
+from myqueue.protocol.types import NodeAddress
+
+BATCH = 500  # appointments in one call
+RETRY_SECONDS = 1.0
+IDLE_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+Place = tuple[int, int, int]  # topic_id, partition, epoch
+
+
+class Appointer:
+    """Runs beside the driver of the write manager."""
+
+    def __init__(self, *, replica: Replica, brokers: Brokers, signals: Signals) -> None:
+        self._replica, self._brokers, self._signals = replica, brokers, signals
+        self._taken: dict[int, set[Place]] = {}
+        self._to_drop: dict[int, set[int]] = {}
+        self._trouble: dict[int, str] = {}  # the last failure's code, so that each is logged once
+        self._lock = threading.Lock()
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Called by the driver after it applied something."""
+        with self._lock:
+            for event in events:
+                if isinstance(event, BrokerRegistered):
+                    self._taken.pop(event.broker_id, None)
+                elif isinstance(event, TopicDeleted):
+                    for broker_id in event.brokers:
+                        self._to_drop.setdefault(broker_id, set()).add(event.topic_id)
+
+    def has(self, broker_id: int, row: PartitionRow) -> bool:
+        """Whether a broker is known to have taken a partition in its present epoch."""
+        return _place(row) in self._taken.get(broker_id, ())
+
+    def tell(self, broker_id: int, address: NodeAddress, batch: Sequence[tuple[PartitionRow, Mapping[str, Any]]]) -> None:
+        """Appoint a broker for some partitions.
+
+        Raises:
+            UnavailableError: it cannot be reached, or has not taken all of them; what it has taken is remembered.
+        """
+        for first in range(0, len(batch), BATCH):
+            part = batch[first:first + BATCH]
+            results = self._brokers.appoint(broker_id, address, [body for _, body in part])
+            with self._lock:
+                self._taken.setdefault(broker_id, set()).update(
+                    _place(row) for (row, _), result in zip(part, results, strict=True) if result.get("ok"))
+            refused = [result for result in results if not result.get("ok")]
+            if refused:
+                raise UnavailableError(f"broker-{broker_id} has not taken {len(refused)} partition(s): {refused[0].get('error')}",
+                                       component=f"broker-{broker_id}")
+
+    def run(self, driving: threading.Event, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            if not driving.wait(RETRY_SECONDS):
+                continue
+            stamp = self._signals.stamp(sig.CATALOGUE)
+            try:
+                missing = self._turn()
+            except MyQueueError as error:
+                _log.warning("appointer: %s", error.message, extra={"code": error.code})
+                missing = True
+            if missing:
+                stopping.wait(RETRY_SECONDS)
+            else:
+                self._signals.wait(sig.CATALOGUE, stamp, IDLE_SECONDS)
+
+    def _turn(self) -> bool:
+        """Tell every broker what it does not have yet; True if something is left to tell."""
+        catalogue = self._replica.catalogue()
+        led: dict[int, list[tuple[PartitionRow, dict[str, Any]]]] = {}
+        for topic in catalogue.topics.values():
+            for row in topic.partitions:
+                if row.leader is not None and not self.has(row.leader, row):
+                    led.setdefault(row.leader, []).append((row, appointment(topic, row)))
+        missing = [not self._told(catalogue, broker_id, batch) for broker_id, batch in led.items() if broker_id in catalogue.brokers]
+        return any(missing + [not self._drop(catalogue, broker_id) for broker_id in list(self._to_drop)])
+
+    def _told(self, catalogue: Catalogue, broker_id: int, batch: Sequence[tuple[PartitionRow, Mapping[str, Any]]]) -> bool:
+        try:
+            self.tell(broker_id, catalogue.address(broker_id), batch)
+        except MyQueueError as error:
+            if self._trouble.get(broker_id) != error.code:
+                _log.warning("broker %d has not been told what it leads: %s", broker_id, error.message, extra={"code": error.code})
+            self._trouble[broker_id] = error.code
+            return False
+        self._trouble.pop(broker_id, None)
+        return True
+
+    def _drop(self, catalogue: Catalogue, broker_id: int) -> bool:
+        with self._lock:
+            topic_ids = sorted(self._to_drop.get(broker_id, ()))
+        if broker_id in catalogue.brokers:
+            try:
+                self._brokers.drop(broker_id, catalogue.address(broker_id), topic_ids)
+            except MyQueueError as error:
+                _log.info("broker %d cannot be told to drop topics: %s", broker_id, error.message)
+                return False
+        with self._lock:
+            left = self._to_drop.pop(broker_id, set()) - set(topic_ids)
+            if left:
+                self._to_drop[broker_id] = left
+        return not left
+
+
+def _place(row: PartitionRow) -> Place:
+    return row.topic_id, row.partition, row.epoch

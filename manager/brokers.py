@@ -1,0 +1,78 @@
+"""Calls from a manager to the brokers, one method a call. An error names the broker that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from manager.node.transport import named
+from myqueue.client.transport import Transport, call
+from myqueue.errors import MyQueueError
+from myqueue.protocol import routes
+from myqueue.protocol.types import NodeAddress, PartitionId
+
+T = TypeVar("T")
+PARALLEL_CALLS_MAX = 32
+
+
+class Brokers:
+    """Speaks with brokers wherever they are. Every call is bounded, and only what is harmless twice is repeated."""
+
+    def __init__(self, transport: Transport, *, timeout_seconds: float) -> None:
+        self._transport, self._timeout_seconds = transport, timeout_seconds
+        self._pool = ThreadPoolExecutor(PARALLEL_CALLS_MAX, thread_name_prefix="brokers")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def identity(self, address: NodeAddress) -> dict[str, Any]:
+        return self._call(f"the broker at {address.host}:{address.port}", address, "GET", routes.I_IDENTITY, None, repeatable=True)
+
+    def appoint(self, broker_id: int, address: NodeAddress, appointments: Sequence[Mapping[str, Any]], *,
+                timeout_seconds: float | None = None) -> list[dict[str, Any]]:
+        """Tell a broker what it leads; repeats change nothing. One result per appointment."""
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_APPOINT, {"appointments": list(appointments)},
+                          timeout_seconds=timeout_seconds, repeatable=True)["results"]
+
+    def drop(self, broker_id: int, address: NodeAddress, topic_ids: Sequence[int]) -> None:
+        self._call(f"broker-{broker_id}", address, "POST", routes.I_DROP, {"topic_ids": list(topic_ids)}, repeatable=True)
+
+    def append(self, broker_id: int, address: NodeAddress, partition: PartitionId, record: Mapping[str, Any]) -> dict[str, Any]:
+        return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_RECORDS, partition), {"records": [record]})
+
+    def dequeue(self, broker_id: int, address: NodeAddress, partition: PartitionId, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Take the consumer's next message; never repeated here."""
+        return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_DEQUEUE, partition), dict(body))
+
+    def set_offset(self, broker_id: int, address: NodeAddress, partition: PartitionId, body: Mapping[str, Any]) -> int:
+        return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_OFFSETS, partition), dict(body), repeatable=True)["offset"]
+
+    def sizes(self, broker_id: int, address: NodeAddress, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
+        body = {"consumer": consumer, "partitions": [list(partition) for partition in partitions]}
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_SIZES, body, repeatable=True)["sizes"]
+
+    def each(self, calls: Sequence[Callable[[], T]]) -> list[T | MyQueueError]:
+        """Make several calls side by side: the answer or the error of each, in their order."""
+        if len(calls) == 1:
+            return [_outcome(calls[0])]
+        return list(self._pool.map(_outcome, calls))
+
+    def _call(self, component: str, address: NodeAddress, method: str, path: str, body: Any, *, timeout_seconds: float | None = None,
+              repeatable: bool = False) -> Any:
+        try:
+            return call(self._transport, method, address.url + path, json=body, read_timeout_seconds=timeout_seconds or self._timeout_seconds,
+                        repeatable=repeatable)
+        except MyQueueError as error:
+            raise named(error, component) from error
+
+
+def _path(template: str, partition: PartitionId) -> str:
+    return template.format(topic_id=partition.topic_id, partition=partition.partition)
+
+
+def _outcome(make: Callable[[], T]) -> T | MyQueueError:
+    try:
+        return make()
+    except MyQueueError as error:
+        return error

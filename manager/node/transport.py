@@ -1,0 +1,79 @@
+"""Calls between managers, one method a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from db.replication import AppendReply, AppendRequest
+from manager.cluster import commands
+from manager.node import messages
+from manager.node.wal import Answered, Proposal
+from myqueue.client.transport import Transport, call
+from myqueue.errors import MyQueueError
+from myqueue.protocol import routes
+
+FORWARDED = {routes.FORWARDED: "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which disk a manager has, and what is on it."""
+
+    node_id: int
+    disk_id: str
+    cluster_id: str | None
+    end_index: int
+    database: dict[str, Any]
+
+
+class Peers:
+    """The other managers, by node id. Every call is bounded; an error names the manager that failed."""
+
+    def __init__(self, transport: Transport, urls: Mapping[int, str], *, timeout_seconds: float) -> None:
+        self._transport, self._urls, self._timeout_seconds = transport, dict(urls), timeout_seconds
+
+    def url(self, node_id: int) -> str:
+        return self._urls[node_id]
+
+    def identity(self, node_id: int) -> Identity:
+        body = self._call(node_id, "GET", routes.I_IDENTITY, None, repeatable=True)
+        return Identity(body["node_id"], body["disk_id"], body["cluster_id"], body["end_index"], body["database"])
+
+    def append(self, node_id: int, request: AppendRequest) -> AppendReply:
+        return messages.reply_from_json(self._call(node_id, "POST", routes.I_RAFT_APPEND, messages.request_to_json(request), repeatable=True))
+
+    def propose(self, node_id: int, proposal: Proposal, *, timeout_seconds: float) -> Answered:
+        """Pass a proposal on, once: who gets it never passes it on again."""
+        body = {"command": commands.to_json(proposal.command), "client_id": proposal.client_id, "client_seq": proposal.client_seq}
+        answer = self._call(node_id, "POST", routes.I_PROPOSE, body, timeout_seconds=timeout_seconds)
+        return Answered(answer["index"], answer["reply"])
+
+    def heartbeats(self, node_id: int, heard: Sequence[tuple[str, int, float]]) -> tuple[int, list[tuple[str, int, float]]]:
+        """Tell who was heard of; answers the other's applied index, and which nodes it has heard of."""
+        body = {"heartbeats": [{"type": kind, "actor_id": actor_id, "age_seconds": age} for kind, actor_id, age in heard]}
+        answer = self._call(node_id, "POST", routes.I_HEARTBEATS, body, repeatable=True)
+        return answer["version"], [(one["type"], one["actor_id"], one["age_seconds"]) for one in answer.get("nodes", ())]
+
+    def health(self, node_id: int) -> dict[str, Any]:
+        return self._call(node_id, "GET", routes.HEALTH, None, repeatable=True)
+
+    def register_broker(self, node_id: int, body: Mapping[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
+        return self._call(node_id, "POST", routes.I_BROKERS, dict(body), timeout_seconds=timeout_seconds)
+
+    def _call(self, node_id: int, method: str, path: str, body: Any, *, timeout_seconds: float | None = None, repeatable: bool = False) -> Any:
+        try:
+            return call(self._transport, method, self._urls[node_id] + path, json=body, headers=FORWARDED,
+                        read_timeout_seconds=timeout_seconds or self._timeout_seconds, repeatable=repeatable)
+        except MyQueueError as error:
+            raise named(error, f"manager-{node_id}") from error
+
+
+def named(error: MyQueueError, component: str) -> MyQueueError:
+    """The error with the component that failed, in its message and details; as it is where it names one already."""
+    if "component" in error.details:
+        return error
+    told = type(error)(f"{component}: {error.message}")
+    told.details = {**error.details, "component": component}
+    return told

@@ -1,0 +1,204 @@
+"""Proposing a command from anywhere: name it, get it to the write manager, wait until it is applied, give its answer.
+
+A command is named by (client_id, client_seq), so that asking again, after an answer was lost, does it once. A client id
+has one command under way at a time; ids are kept in a pool and one whose outcome is not known is never used again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from manager.cluster import commands
+from manager.node import signals as sig
+from manager.node.role import FixedRole
+from manager.node.signals import Signals
+from manager.node.transport import Peers
+from manager.node.wal import Answered, Placed, Proposal, Wal
+from manager.replica import Replica
+from myqueue.clock import Clock
+from myqueue.errors import MyQueueError, NotLeaderError, OutcomeUnknownError, OverloadedError, UnavailableError, UnreachableError
+from myqueue.protocol import wire
+
+GROUP_MAX = 100  # proposals in one transaction
+PAUSE_SECONDS = 0.05
+
+
+class Clients:
+    """A pool of client ids, each with its next sequence number."""
+
+    def __init__(self, node_id: int) -> None:
+        self._prefix = f"m{node_id}-{uuid.uuid4().hex[:16]}"
+        self._numbers = itertools.count(1)
+        self._free: deque[tuple[str, int]] = deque()
+
+    @contextmanager
+    def next(self) -> Iterator[tuple[str, int]]:
+        """A (client_id, client_seq) that nobody has used; its id goes back to the pool unless the outcome is unknown."""
+        try:
+            client_id, seq = self._free.pop()
+        except IndexError:
+            client_id, seq = f"{self._prefix}-{next(self._numbers)}", 1
+        try:
+            yield client_id, seq
+        except OutcomeUnknownError:
+            raise
+        except BaseException:
+            self._free.append((client_id, seq + 1))
+            raise
+        self._free.append((client_id, seq + 1))
+
+
+@dataclass
+class _Waiting:
+    proposal: Proposal
+    outcome: Placed | Answered | MyQueueError | None = None
+
+
+class Group:
+    """Puts proposals that come at the same time into one transaction: who gets the turn writes for all that wait."""
+
+    def __init__(self, write: Callable[[list[Proposal]], list[Placed | Answered | MyQueueError]]) -> None:
+        self._write = write
+        self._mutex, self._turn = threading.Lock(), threading.Lock()
+        self._waiting: list[_Waiting] = []
+
+    def submit(self, proposal: Proposal, timeout_seconds: float) -> Placed | Answered:
+        """Raises what ``write`` raises, for this proposal or for all of its group."""
+        mine = _Waiting(proposal)
+        with self._mutex:
+            self._waiting.append(mine)
+        if not self._turn.acquire(timeout=max(0.0, timeout_seconds)):
+            with self._mutex:
+                if mine in self._waiting:
+                    self._waiting.remove(mine)
+                    raise OverloadedError("the write manager is too busy; nothing was done")
+            raise OutcomeUnknownError("no answer in time: the command is being written")
+        try:
+            if mine.outcome is None:
+                self._write_group()
+        finally:
+            self._turn.release()
+        if isinstance(mine.outcome, MyQueueError):
+            raise mine.outcome
+        assert mine.outcome is not None
+        return mine.outcome
+
+    def _write_group(self) -> None:
+        with self._mutex:
+            group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
+        try:
+            outcomes: list[Any] = list(self._write([waiting.proposal for waiting in group]))
+        except MyQueueError as error:
+            outcomes = [error] * len(group)
+        except BaseException:
+            outcomes = [OutcomeUnknownError("the command could not be written")] * len(group)
+            raise
+        finally:
+            for waiting, outcome in zip(group, outcomes, strict=True):
+                waiting.outcome = outcome
+
+
+class Proposer:
+    """Proposes on behalf of one manager's requests."""
+
+    def __init__(self, *, wal: Wal, role: FixedRole, replica: Replica, peers: Peers, signals: Signals, clock: Clock, managers: int,
+                 live_brokers: Callable[[], tuple[int, ...]], timeout_seconds: float, majority_timeout_seconds: float) -> None:
+        self._wal, self._role, self._replica, self._peers, self._signals, self._clock = wal, role, replica, peers, signals, clock
+        self._managers, self._live_brokers = managers, live_brokers
+        self._timeout_seconds, self._majority_timeout_seconds = timeout_seconds, majority_timeout_seconds
+        self._clients = Clients(role.node_id)
+        self._group = Group(wal.propose)
+
+    def propose(self, command: commands.Command) -> dict[str, Any]:
+        """Have a command done, and this manager's metadata show it.
+
+        Raises:
+            OutcomeUnknownError: no answer in time; it may or may not be done.
+            MyQueueError: the command was refused, or surely not done.
+        """
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        with self._clients.next() as (client_id, client_seq):
+            answered = self._ask(Proposal(command, client_id, client_seq), deadline)
+        self._replica.wait_for(answered.index, max(0.1, deadline - self._clock.monotonic()))
+        if "error" in answered.reply:
+            raise wire.error_from_json(answered.reply, 400)
+        return answered.reply["result"]
+
+    def execute(self, proposal: Proposal, timeout_seconds: float | None = None) -> Answered:
+        """Do a proposal here, on the write manager, and wait for its answer.
+
+        Raises:
+            NotLeaderError: this is not the write manager; nothing was done.
+            UnavailableError: no majority of the managers answers; nothing was done.
+            OutcomeUnknownError: no majority answered in time; propose the same again to find out.
+        """
+        deadline = self._clock.monotonic() + (timeout_seconds or self._timeout_seconds)
+        if not self._role.is_write_manager:
+            raise NotLeaderError(f"manager {self._role.node_id} is not the write manager", leader=self._role.write_manager)
+        if not self.has_majority():
+            raise UnavailableError(f"manager-{self._role.node_id}: no majority of the managers answers; nothing was done",
+                                   component=f"manager-{self._role.node_id}")
+        proposal = dataclasses.replace(proposal, command=self._stamped(proposal.command))
+        placed = self._place(proposal, deadline)
+        return placed if isinstance(placed, Answered) else self._wait(proposal, placed, deadline)
+
+    def has_majority(self) -> bool:
+        """Whether a majority of the managers, this one included, answered lately. Known on the write manager only."""
+        return self._managers == 1 or self._signals.age(sig.MAJORITY) <= self._majority_timeout_seconds
+
+    def _ask(self, proposal: Proposal, deadline: float) -> Answered:
+        """At the write manager, wherever that is; once more where its answer was lost, since asking twice does it once."""
+        if self._role.is_write_manager:
+            return self.execute(proposal)
+        while True:
+            left = deadline - self._clock.monotonic()
+            try:
+                return self._peers.propose(self._role.write_manager, proposal, timeout_seconds=max(0.1, left))
+            except UnreachableError as error:
+                raise UnavailableError(f"the write manager cannot be reached; nothing was done ({error.message})", **error.details) from error
+            except OutcomeUnknownError:
+                if deadline - self._clock.monotonic() <= 2 * PAUSE_SECONDS:
+                    raise
+            self._pause()
+
+    def _place(self, proposal: Proposal, deadline: float) -> Placed | Answered:
+        for attempt in (1, 2):
+            try:
+                placed = self._group.submit(proposal, deadline - self._clock.monotonic())
+                break
+            except OutcomeUnknownError:  # the COMMIT's answer was lost: looked at again under the lock
+                if attempt == 2:
+                    raise
+                self._pause()
+        self._signals.give(sig.LOG)
+        return placed
+
+    def _wait(self, proposal: Proposal, placed: Placed, deadline: float) -> Answered:
+        while self._replica.wait_for(placed.index, deadline - self._clock.monotonic()):
+            answered = self._wal.answer(placed, proposal)
+            if answered is not None:
+                return answered
+            raise OutcomeUnknownError("another command stands where this one was written")
+        raise OutcomeUnknownError(f"manager-{self._role.node_id}: no majority of the managers took the command in time; it may still be done",
+                                  component=f"manager-{self._role.node_id}")
+
+    def _stamped(self, command: commands.Command) -> commands.Command:
+        """The command with what ``apply`` may not find out by itself: the time, and who is alive."""
+        names = {field.name for field in dataclasses.fields(command)}
+        filled: dict[str, Any] = {}
+        if "created_at" in names and not command.created_at:  # type: ignore[union-attr]
+            filled["created_at"] = self._clock.now_us()
+        if "live_brokers" in names and command.live_brokers is None:  # type: ignore[union-attr]
+            filled["live_brokers"] = self._live_brokers()
+        return dataclasses.replace(command, **filled)
+
+    def _pause(self) -> None:
+        self._signals.wait(sig.MAJORITY, self._signals.stamp(sig.MAJORITY), PAUSE_SECONDS)

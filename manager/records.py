@@ -1,0 +1,216 @@
+"""The queue on top of the partitions: which partition a message goes to or comes from, and the call to its leader."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from db.metadata_store import PartitionRow
+from manager.brokers import Brokers
+from manager.catalogue import Catalogue, Topic, partition_id
+from manager.heartbeats import HeartbeatBook
+from manager.replica import Replica
+from myqueue.errors import MyQueueError, NotFoundError, OutcomeUnknownError, UnavailableError
+from myqueue.protocol import wire
+from myqueue.protocol.batch import check_record
+from myqueue.protocol.partitioner import partition_for
+from myqueue.protocol.types import NodeAddress, Record
+
+T = TypeVar("T")
+TURNS_KEPT = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """A message that was handed out. ``value`` is ``{"value": text}`` or ``{"value_base64": …}``."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    value: dict[str, str]
+
+
+def consumer_key(consumer_id: int) -> str:
+    """A registered consumer's name in the partitions' logs."""
+    return f"#{consumer_id}"
+
+
+class Records:
+    """Produce, consume and size for registered producers and consumers."""
+
+    def __init__(self, *, replica: Replica, brokers: Brokers, book: HeartbeatBook) -> None:
+        self._replica, self._brokers, self._book = replica, brokers, book
+        self._turns: dict[tuple, itertools.count] = {}
+
+    def produce(self, *, producer_id: int, topic_name: str, value: bytes, key: bytes | None = None, partition: int | None = None) -> Produced:
+        """Store one message; when this returns it is durable.
+
+        A partition that is named is taken; else a key decides; else the partitions take turns.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError, UnknownProducerError, TooLargeError: nothing was stored.
+            OutcomeUnknownError: it may have been stored.
+            UnavailableError: the partition's leader cannot take it now; nothing was stored.
+        """
+        check_record(Record(value, key))
+        topic, number = self._replica.certain(lambda known: self._place(known.topic(topic_name), key, partition))
+        self._replica.certain(lambda _: self._replica.check_producer(producer_id, topic.topic_id, topic_name))
+        self._book.heard("producer", producer_id)
+        body = {**wire.value_to_json(value), **(wire.value_to_json(key, "key") if key is not None else {})}
+        row = topic.partitions[number]
+        appended = self._at_leader(topic, row, lambda broker_id, address: self._brokers.append(broker_id, address, partition_id(row), body))
+        return Produced(number, appended["base_offset"])
+
+    def consume(self, *, consumer_id: int, topic_name: str, partition: int | None = None, request_id: str | None = None) -> Consumed | None:
+        """Hand out the consumer's next message, at most once; None when nothing is left in the partition, or in all of them.
+
+        With a ``request_id`` the call may be repeated: for five minutes it gives the same message.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError, UnknownConsumerError: nothing was handed out.
+            OutcomeUnknownError: a message may have been handed out; no other partition was tried.
+            UnavailableError: no message was found where it could be looked, and somewhere it could not.
+        """
+        topic, rows = self._for_consumer(consumer_id, topic_name, partition)
+        if partition is None and len(rows) > 1:
+            if request_id is not None:
+                known = self._handed_out_before(topic, rows, consumer_id, request_id)
+                if known is not None:
+                    return known
+            first = self._turn("consume", consumer_id, topic.topic_id) % len(rows)
+            rows = (*rows[first:], *rows[:first])
+        return self._first_of(topic, rows, consumer_id, request_id)
+
+    def sizes(self, *, consumer_id: int, topic_name: str, partition: int | None = None) -> list[tuple[int, int]]:
+        """(partition, messages that this consumer has not read), of one partition or of all. Raises like ``consume``."""
+        topic, rows = self._for_consumer(consumer_id, topic_name, partition)
+        sizes, failures = self._ask_sizes(topic, rows, consumer_id)
+        if failures:
+            raise failures[0]
+        return sorted(sizes.items())
+
+    def pin_latest(self, *, consumer_id: int, topic_name: str) -> None:
+        """Let a new consumer begin at the present end of every partition.
+
+        Raises:
+            OutcomeUnknownError: not every partition has said that it did; the consumer may begin earlier there.
+        """
+        topic = self._replica.certain(lambda known: known.topic(topic_name))
+        body = {"consumer": consumer_key(consumer_id), "start": "latest"}
+
+        def pin(row: PartitionRow) -> Callable[[], int]:
+            return lambda: self._at_leader(topic, row, lambda broker_id, address: self._brokers.set_offset(
+                broker_id, address, partition_id(row), body))
+
+        failures = [outcome for outcome in self._brokers.each([pin(row) for row in topic.partitions]) if isinstance(outcome, MyQueueError)]
+        if failures:
+            raise OutcomeUnknownError(f"consumer {consumer_id} is registered, but its start could not be set everywhere: {failures[0].message}; "
+                                      "register again", **failures[0].details)
+
+    def _for_consumer(self, consumer_id: int, topic_name: str, partition: int | None) -> tuple[Topic, tuple[PartitionRow, ...]]:
+        def look(known: Catalogue) -> tuple[Topic, tuple[PartitionRow, ...]]:
+            topic = known.topic(topic_name)
+            return topic, topic.partitions if partition is None else (topic.partition(partition),)
+
+        topic, rows = self._replica.certain(look)
+        self._replica.certain(lambda _: self._replica.check_consumer(consumer_id, topic.topic_id, topic_name))
+        self._book.heard("consumer", consumer_id)
+        return topic, rows
+
+    def _first_of(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int, request_id: str | None) -> Consumed | None:
+        """From the first partition that has something: the one whose turn it is is asked at once, the others only if they have."""
+        failures: list[MyQueueError] = []
+        found = self._try_dequeue(topic, rows[0], consumer_id, request_id, failures)
+        rest = rows[1:]
+        if found is None and len(rest) > 1:
+            sizes, unknown = self._ask_sizes(topic, rest, consumer_id)
+            failures += unknown
+            rest = [row for row in rest if sizes.get(row.partition)]
+        for row in rest:
+            found = found or self._try_dequeue(topic, row, consumer_id, request_id, failures)
+        if found is None and failures:
+            raise failures[0]
+        return found
+
+    def _try_dequeue(self, topic: Topic, row: PartitionRow, consumer_id: int, request_id: str | None,
+                     failures: list[MyQueueError]) -> Consumed | None:
+        try:
+            return self._dequeue(topic, row, {"consumer": consumer_key(consumer_id), "request_id": request_id})
+        except OutcomeUnknownError:
+            raise  # a second message may not be handed out for it
+        except MyQueueError as error:
+            failures.append(error)
+            return None
+
+    def _handed_out_before(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int, request_id: str) -> Consumed | None:
+        """The message that this request got before; every leader must have said that it knows of none before another is taken."""
+        body = {"consumer": consumer_key(consumer_id), "request_id": request_id, "known_only": True}
+
+        def ask(row: PartitionRow) -> Callable[[], Consumed | None]:
+            return lambda: self._dequeue(topic, row, body)
+
+        outcomes = self._brokers.each([ask(row) for row in rows])
+        for outcome in outcomes:
+            if isinstance(outcome, Consumed):
+                return outcome
+        for outcome in outcomes:
+            if isinstance(outcome, MyQueueError):
+                raise UnavailableError(f"whether this request was answered before cannot be told now: {outcome.message}", **outcome.details)
+        return None
+
+    def _dequeue(self, topic: Topic, row: PartitionRow, body: dict[str, Any]) -> Consumed | None:
+        answer = self._at_leader(topic, row, lambda broker_id, address: self._brokers.dequeue(broker_id, address, partition_id(row), body))
+        if answer.get("empty"):
+            return None
+        value = {name: answer[name] for name in ("value", "value_base64") if name in answer}
+        return Consumed(topic.name, row.partition, answer["offset"], answer["timestamp"], value)
+
+    def _ask_sizes(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int) -> tuple[dict[int, int], list[MyQueueError]]:
+        """Unread messages by partition, one call a broker; and the errors of brokers that did not say."""
+        catalogue = self._replica.catalogue()
+        groups = list(catalogue.by_leader(topic, rows).items())
+
+        def ask(broker_id: int, group: Sequence[PartitionRow]) -> Callable[[], list[int]]:
+            return lambda: self._held(lambda: self._brokers.sizes(broker_id, catalogue.address(broker_id), consumer_key(consumer_id),
+                                                                  [partition_id(row) for row in group]))
+
+        sizes: dict[int, int] = {}
+        failures: list[MyQueueError] = []
+        for (_, group), outcome in zip(groups, self._brokers.each([ask(*group) for group in groups]), strict=True):
+            if isinstance(outcome, MyQueueError):
+                failures.append(outcome)
+            else:
+                sizes |= {row.partition: size for row, size in zip(group, outcome, strict=True)}
+        return sizes, failures
+
+    def _place(self, topic: Topic, key: bytes | None, partition: int | None) -> tuple[Topic, int]:
+        if partition is not None:
+            return topic, topic.partition(partition).partition
+        count = len(topic.partitions)
+        return topic, partition_for(key, count) if key is not None else self._turn("produce", topic.topic_id) % count
+
+    def _turn(self, *who: Any) -> int:
+        if who not in self._turns and len(self._turns) >= TURNS_KEPT:
+            self._turns = {}
+        return next(self._turns.setdefault(who, itertools.count()))
+
+    def _at_leader(self, topic: Topic, row: PartitionRow, make: Callable[[int, NodeAddress], T]) -> T:
+        broker_id, address = self._replica.catalogue().leader(topic, row)
+        return self._held(lambda: make(broker_id, address))
+
+    @staticmethod
+    def _held(make: Callable[[], T]) -> T:
+        """A leader that does not know its partition (yet) is a matter of time, not the caller's mistake."""
+        try:
+            return make()
+        except NotFoundError as error:
+            raise UnavailableError(error.message, **error.details) from error

@@ -1,0 +1,144 @@
+"""Reading the metadata on any manager, with what is known of its freshness.
+
+What was read is kept in memory until the driver says that it changed, so that a produce or a consume asks the database
+nothing. A read manager may be a moment behind: before it denies that something exists, it catches up with the write
+manager.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from db.metadata_store import MetadataStore
+from manager.catalogue import Catalogue
+from manager.node import signals as sig
+from manager.node.role import FixedRole
+from manager.node.signals import Signals
+from manager.node.transport import Peers
+from myqueue.clock import Clock
+from myqueue.errors import MyQueueError, NotFoundError, StaleMetadataError, UnknownConsumerError, UnknownProducerError
+
+T = TypeVar("T")
+REGISTRATIONS_KEPT = 100_000
+
+
+class Replica:
+    """The metadata as this manager has applied it."""
+
+    def __init__(self, store: MetadataStore, *, role: FixedRole, peers: Peers, signals: Signals, clock: Clock, wait_seconds: float) -> None:
+        self._store, self._role, self._peers, self._signals, self._clock = store, role, peers, signals, clock
+        self._wait_seconds = wait_seconds
+        self._lock = threading.Lock()
+        self._applied = (-1, 0)  # (stamp, index)
+        self._cached: tuple[int, Catalogue] | None = None  # with the stamp taken before it was read
+        self._registered: set[tuple[str, int, int]] = set()
+
+    def applied_index(self) -> int:
+        """The index applied here: at least what it was when this was called."""
+        stamp = self._signals.stamp(sig.APPLIED)
+        known, index = self._applied
+        if known != stamp:
+            index = self._store.applied_index()
+            self._applied = (stamp, index)
+        return index
+
+    def known_index(self) -> int | None:
+        """An index that is surely applied here, without asking the database; None before it was ever asked."""
+        return self._applied[1] if self._applied[0] != -1 else None
+
+    def wait_for(self, index: int, timeout_seconds: float) -> bool:
+        """Wait until this manager has applied an index."""
+        end = self._clock.monotonic() + timeout_seconds
+        while True:
+            stamp = self._signals.stamp(sig.APPLIED)
+            if self.applied_index() >= index:
+                return True
+            left = end - self._clock.monotonic()
+            if left <= 0 or not self._signals.wait(sig.APPLIED, stamp, left):
+                return self._store.applied_index() >= index
+
+    def require(self, min_index: int) -> None:
+        """Wait until a reader's index is applied here. Raises StaleMetadataError if it takes too long."""
+        if not self.wait_for(min_index, self._wait_seconds):
+            raise StaleMetadataError(f"this manager has applied index {self.applied_index()}, not yet {min_index}",
+                                     applied_index=self.applied_index(), min_index=min_index)
+
+    def freshness_seconds(self) -> float:
+        """How long ago this manager last heard of the write manager, which is how old its answers may be; 0 there."""
+        return 0.0 if self._role.is_write_manager else self._signals.age(sig.LEADER)
+
+    def catalogue(self) -> Catalogue:
+        """What to route by now."""
+        stamp = self._signals.stamp(sig.CATALOGUE)
+        cached = self._cached
+        if cached is not None and cached[0] == stamp:
+            return cached[1]
+        with self._lock:
+            cached = self._cached
+            if cached is not None and cached[0] == self._signals.stamp(sig.CATALOGUE):
+                return cached[1]
+            return self._load()
+
+    def current(self) -> Catalogue:
+        """What to route by, with the very index that is applied here as its version."""
+        applied = self.applied_index()
+        catalogue = self.catalogue()
+        if catalogue.version >= applied:
+            return catalogue
+        with self._lock:
+            if self._cached is not None and self._cached[1].version >= applied:
+                return self._cached[1]
+            return self._load()
+
+    def certain(self, look: Callable[[Catalogue], T]) -> T:
+        """Look something up; what is not found is looked up once more after catching up with the write manager.
+
+        Raises:
+            NotFoundError: it was not there either.
+            StaleMetadataError: this manager cannot say, because it could not catch up.
+        """
+        try:
+            return look(self.catalogue())
+        except NotFoundError:
+            if self._role.is_write_manager:
+                raise
+        self._catch_up()
+        return look(self.catalogue())
+
+    def check_producer(self, producer_id: int, topic_id: int, name: str) -> None:
+        """Raises UnknownProducerError where it is not registered for the topic."""
+        if not self._is_registered("producer", producer_id, topic_id):
+            raise UnknownProducerError(f"Producer {producer_id} is not registered for topic '{name}'", producer_id=producer_id, topic=name)
+
+    def check_consumer(self, consumer_id: int, topic_id: int, name: str) -> None:
+        """Raises UnknownConsumerError where it is not registered for the topic."""
+        if not self._is_registered("consumer", consumer_id, topic_id):
+            raise UnknownConsumerError(f"Consumer {consumer_id} is not registered for topic '{name}'", consumer_id=consumer_id, topic=name)
+
+    def _is_registered(self, kind: str, actor_id: int, topic_id: int) -> bool:
+        """A registration is never taken back while its topic lives, and a topic's id never used again: so a yes is kept."""
+        key = (kind, actor_id, topic_id)
+        if key in self._registered:
+            return True
+        look = self._store.is_producer if kind == "producer" else self._store.is_consumer
+        if not look(actor_id, topic_id):
+            return False
+        if len(self._registered) >= REGISTRATIONS_KEPT:
+            self._registered = set()
+        self._registered.add(key)
+        return True
+
+    def _load(self) -> Catalogue:
+        stamp = self._signals.stamp(sig.CATALOGUE)
+        catalogue = Catalogue.of(self._store.catalogue())
+        self._cached = (stamp, catalogue)
+        return catalogue
+
+    def _catch_up(self) -> None:
+        try:
+            index, _ = self._peers.heartbeats(self._role.write_manager, [])
+        except MyQueueError as error:
+            raise StaleMetadataError(f"this manager does not know it and cannot ask the write manager: {error.message}") from error
+        self.require(index)

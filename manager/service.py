@@ -1,0 +1,242 @@
+"""What a manager does for its callers with topics, registrations and brokers: propose, let brokers know, answer."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from db.metadata_store import PartitionRow
+from manager.appointer import Appointer
+from manager.brokers import Brokers
+from manager.catalogue import Topic, appointment
+from manager.cluster import commands
+from manager.heartbeats import HeartbeatBook, Liveness
+from manager.node.role import FixedRole
+from manager.node.transport import Peers
+from manager.proposer import Proposer
+from manager.records import Records
+from manager.replica import Replica
+from myqueue.clock import Clock
+from myqueue.errors import BadRequestError, ConflictError, MyQueueError, OutcomeUnknownError, RefusedError, UnavailableError
+from myqueue.protocol.names import check_topic_name, parse_integer
+from myqueue.protocol.types import NodeAddress
+
+CONFIG_NAME = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
+CONFIG_FIELDS_MAX = 32
+CONFIG_TEXT_MAX = 1_000
+TOPICS_MAX = 1_000  # in one registration
+PAUSE_SECONDS = 0.1
+
+
+class ManagerService:
+    """The operations on metadata. Each returns when it is committed by a majority of the managers and applied here."""
+
+    def __init__(self, *, proposer: Proposer, replica: Replica, records: Records, brokers: Brokers, appointer: Appointer, book: HeartbeatBook,
+                 liveness: Liveness, peers: Peers, role: FixedRole, clock: Clock, pause: Callable[[float], Any],
+                 appoint_timeout_seconds: float, propose_timeout_seconds: float) -> None:
+        self._proposer, self._replica, self._records, self._brokers, self._appointer = proposer, replica, records, brokers, appointer
+        self._book, self._liveness, self._peers, self._role, self._clock, self._pause = book, liveness, peers, role, clock, pause
+        self._appoint_timeout_seconds, self._propose_timeout_seconds = appoint_timeout_seconds, propose_timeout_seconds
+
+    # --- topics ---
+
+    def create_topic(self, name: str, *, partitions: int = 1, replication_factor: int = 1, config: Any = None) -> dict[str, Any]:
+        """Create a topic; when this returns, every partition has a leader that takes records.
+
+        Raises:
+            TopicExistsError, BadRequestError, RefusedError, UnavailableError: nothing was created.
+            OutcomeUnknownError: it may exist, or exists but not every leader has taken its partitions yet.
+        """
+        name, config = check_topic_name(name), checked_config(config)
+        if replication_factor != 1:
+            raise RefusedError("replication_factor must be 1: replicas are not supported yet")
+        created = self._proposer.propose(commands.CreateTopic(name, partitions, replication_factor, config))
+        self._have_appointed([name])
+        return created
+
+    def delete_topic(self, name: str) -> dict[str, Any]:
+        """Delete a topic with its messages and registrations; brokers drop them soon."""
+        return self._proposer.propose(commands.DeleteTopic(check_topic_name(name)))
+
+    def add_partition(self, name: str) -> int:
+        """One partition more; its number. Raises like ``create_topic``."""
+        partition = self._proposer.propose(commands.AddPartition(check_topic_name(name)))["partition"]
+        self._have_appointed([name])
+        return partition
+
+    # --- registrations ---
+
+    def register_producers(self, names: Sequence[str], *, create: bool = True) -> dict[str, int]:
+        """A producer id for each topic, which is created where it is missing. Raises like ``create_topic``."""
+        self._check_names(names)
+        there = self._replica.catalogue().topics
+        made = self._proposer.propose(commands.RegisterProducers(tuple(names), create))["producers"]
+        self._have_appointed([name for name in made if name not in there])
+        self._appoint([there[name] for name in made if name in there])  # one that another call creates just now; a failure is not ours
+        ids = {name: registration["producer_id"] for name, registration in made.items()}
+        for producer_id in ids.values():
+            self._book.heard("producer", producer_id)
+        return ids
+
+    def register_consumers(self, names: Sequence[str], *, start: str = "earliest") -> dict[str, dict[str, int]]:
+        """A consumer id for each topic, with the number of its partitions.
+
+        Raises:
+            UnknownTopicError: names every topic that is not there; nothing was registered.
+            OutcomeUnknownError: they may be registered, or are but do not everywhere begin at the latest message.
+        """
+        self._check_names(names)
+        if start not in ("earliest", "latest"):
+            raise BadRequestError("start must be earliest or latest", argument="start")
+        made = self._proposer.propose(commands.RegisterConsumers(tuple(names), start))["consumers"]
+        for name, registration in made.items():
+            self._book.heard("consumer", registration["consumer_id"])
+            if start == "latest":
+                self._records.pin_latest(consumer_id=registration["consumer_id"], topic_name=name)
+        return {name: {"consumer_id": one["consumer_id"], "partitions": one["partitions"]} for name, one in made.items()}
+
+    # --- brokers ---
+
+    def add_broker(self, address: NodeAddress) -> int:
+        """Register the broker that listens at an address; its id.
+
+        Raises:
+            BadRequestError: nobody listens there, or no broker.
+            ConflictError: it belongs to another cluster.
+        """
+        try:
+            identity = self._brokers.identity(address)
+        except MyQueueError as error:
+            raise BadRequestError(f"{error.message}", host=address.host, port=address.port) from error
+        ours = self._replica.catalogue().cluster_id
+        if not isinstance(identity, dict) or "disk_id" not in identity or "broker_id" not in identity:
+            raise BadRequestError(f"what listens at {address.host}:{address.port} is not a broker")
+        if identity.get("cluster_id") not in (None, ours):
+            raise ConflictError(f"the broker at {address.host}:{address.port} belongs to another cluster")
+        body = {**identity, "host": address.host, "port": address.port}
+        return self.register_broker(body, forwarded=False)["broker_id"]
+
+    def register_broker(self, body: Mapping[str, Any], *, forwarded: bool) -> dict[str, Any]:
+        """A broker presents itself: its id, the same for the same disk."""
+        if not self._role.is_write_manager and not forwarded:
+            return self._peers.register_broker(self._role.write_manager, body, timeout_seconds=self._propose_timeout_seconds + 0.5)
+        command = _add_broker(body)
+        catalogue = self._replica.catalogue()
+        known = {row.disk_id: row.broker_id for row in catalogue.brokers.values()}
+        claimed = body.get("broker_id")
+        if claimed is not None and known.get(command.disk_id, claimed) != claimed:
+            raise ConflictError(f"this disk is broker {known[command.disk_id]} here, not broker {claimed}")
+        if claimed is not None and command.disk_id not in known and not any(row.broker_id == claimed for row in catalogue.brokers.values()):
+            raise ConflictError(f"this disk says that it is broker {claimed}, which is not known here: it was removed, or belongs to another cluster")
+        broker_id = self._proposer.propose(command)["broker_id"]
+        self._book.heard("broker", broker_id)
+        self._book.flush()  # new partitions may be placed on it from now on
+        return {"broker_id": broker_id, "cluster_id": catalogue.cluster_id}
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Raises RefusedError while the broker holds partitions, UnknownBrokerError where there is none."""
+        self._proposer.propose(commands.RemoveBroker(broker_id))
+
+    # --- who is there ---
+
+    def health(self, *, forwarded: bool = False) -> dict[str, list[dict[str, Any]]]:
+        """Every actor with its state, as the write manager knows it; as this one does where that cannot be asked."""
+        if not self._role.is_write_manager and not forwarded:
+            try:
+                return self._peers.health(self._role.write_manager)
+            except UnavailableError:
+                pass  # what was heard here is the next best answer
+        found: dict[str, list[dict[str, Any]]] = {"brokers": [], "managers": [], "producers": [], "consumers": []}
+        for row, state in self._liveness.rows(("broker", "manager", "producer", "consumer")):
+            found[f"{row.type}s"].append({"id": row.actor_id, f"{row.type}_id": row.actor_id, "state": state.value,
+                                          "age_seconds": round(row.age_seconds, 3), "last_heartbeat": row.last_updated_us or None})
+        return found
+
+    def broker_list(self) -> list[dict[str, Any]]:
+        """The brokers with their address, state and how many partitions they hold and lead."""
+        seen = {one["id"]: one for one in self.health()["brokers"]}
+        catalogue = self._replica.catalogue()
+        rows = []
+        for broker_id, broker in sorted(catalogue.brokers.items()):
+            held = sum(1 for topic in catalogue.topics.values() for row in topic.partitions if str(broker_id) in row.voters)
+            health = seen.get(broker_id, {})
+            rows.append({"broker_id": broker_id, "host": broker.host, "port": broker.port, "state": health.get("state", "dead"),
+                         "last_heartbeat": health.get("last_heartbeat"), "age_seconds": health.get("age_seconds"),
+                         "partitions": held, "leaders": len(catalogue.led_by(broker_id))})
+        return rows
+
+    # --- appointments ---
+
+    def _have_appointed(self, names: Sequence[str]) -> None:
+        """Wait, bounded, until the leaders of these topics have taken their partitions."""
+        end = self._clock.monotonic() + self._appoint_timeout_seconds
+        while names:
+            failure = self._appoint([self._replica.certain(lambda known, name=name: known.topic(name)) for name in names])
+            if failure is None:
+                return
+            if self._clock.monotonic() + PAUSE_SECONDS >= end:
+                raise OutcomeUnknownError(f"{', '.join(map(repr, names))}: created, but not every leader has taken its partitions yet: "
+                                          f"{failure.message}", **failure.details)
+            self._pause(PAUSE_SECONDS)
+
+    def _appoint(self, topics: Sequence[Topic]) -> MyQueueError | None:
+        """Tell every leader that is not known to have taken its partitions, one call a broker; the first failure."""
+        catalogue = self._replica.catalogue()
+        groups: dict[int, list[tuple[Topic, PartitionRow]]] = {}
+        for topic in topics:
+            for row in topic.partitions:
+                broker_id, _ = catalogue.leader(topic, row)
+                if not self._appointer.has(broker_id, row):
+                    groups.setdefault(broker_id, []).append((topic, row))
+
+        def tell(broker_id: int, group: Sequence[tuple[Topic, PartitionRow]]) -> Callable[[], None]:
+            return lambda: self._appointer.tell(broker_id, catalogue.address(broker_id), [(row, appointment(topic, row)) for topic, row in group])
+
+        if not groups:
+            return None
+        outcomes = self._brokers.each([tell(broker_id, group) for broker_id, group in groups.items()])
+        return next((outcome for outcome in outcomes if isinstance(outcome, MyQueueError)), None)
+
+    @staticmethod
+    def _check_names(names: Sequence[str]) -> None:
+        if not 1 <= len(names) <= TOPICS_MAX:
+            raise BadRequestError(f"from 1 to {TOPICS_MAX} topics may be registered at a time, not {len(names)}", argument="topics")
+        for name in names:
+            check_topic_name(name)
+
+
+def checked_config(config: Any) -> dict[str, Any]:
+    """A topic's configuration: a small flat object. Raises BadRequestError."""
+    if config is None:
+        return {}
+    if not isinstance(config, dict) or len(config) > CONFIG_FIELDS_MAX:
+        raise BadRequestError(f"config must be an object of at most {CONFIG_FIELDS_MAX} fields", argument="config")
+    for name, value in config.items():
+        if not CONFIG_NAME.fullmatch(name):
+            raise BadRequestError(f"config: {name[:80]!r} is not a name such as retention_ms", argument="config")
+        if not isinstance(value, (str, int, bool)) or (isinstance(value, str) and (len(value) > CONFIG_TEXT_MAX or not value.isprintable())):
+            raise BadRequestError(f"config: {name} must be a whole number, true, false, or a printable text of at most {CONFIG_TEXT_MAX} characters",
+                                  argument="config")
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise BadRequestError(f"config: {name} is too large", argument="config")
+    return dict(config)
+
+
+def _add_broker(body: Mapping[str, Any]) -> commands.AddBroker:
+    """The command for what a broker says of itself; of its database only what may be told to anybody."""
+    try:
+        disk_id = str(uuid.UUID(str(body["disk_id"])))
+        database = body["database"]
+        told = {"host": _text(database["host"]), "port": parse_integer(database["port"], name="database.port", minimum=1, maximum=65_535),
+                "name": _text(database["name"]), "user": _text(database["user"])}
+        return commands.AddBroker(disk_id, _text(body["host"]), parse_integer(body["port"], name="port", minimum=1, maximum=65_535), told)
+    except (KeyError, TypeError, ValueError):
+        raise BadRequestError("a broker says disk_id, host, port, and database with host, port, name and user") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= 255 or not value.isprintable():
+        raise TypeError("a text is due")
+    return value

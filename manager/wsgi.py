@@ -1,0 +1,122 @@
+"""The composition root of a manager's worker process: opens the connections and puts the parts together."""
+
+from __future__ import annotations
+
+from flask import Flask
+
+from db.engine import check_durable, make_engine
+from db.metadata_store import HeartbeatStore, MetadataStore
+from db.migrate import migrate
+from db.wal_store import DriverLock, WalStore
+from manager.api import internal, native, partition, queue
+from manager.api.hooks import Gate
+from manager.app import create_app
+from manager.appointer import Appointer
+from manager.brokers import Brokers
+from manager.cluster_view import ClusterView, database_of
+from manager.heartbeats import HeartbeatBook, Liveness
+from manager.node.driver import Driver
+from manager.node.follower import Follower
+from manager.node.role import FixedRole
+from manager.node.sender import Contacts, Sender
+from manager.node.signals import Signals
+from manager.node.transport import Peers
+from manager.node.wal import Wal
+from manager.proposer import Proposer
+from manager.records import Records
+from manager.replica import Replica
+from manager.service import ManagerService
+from manager.settings import ManagerSettings
+from manager.status import Status
+from myqueue.client.transport import RequestsTransport
+from myqueue.clock import SystemClock
+from myqueue.service.auth import Guard, read_secret
+from myqueue.service.lifecycle import Lifecycle
+from myqueue.service.wakeups import Wakeups
+
+RESERVED_THREADS = 8  # of a worker's request threads, for the calls between nodes
+
+
+def create(settings: ManagerSettings, wakeups: Wakeups) -> Flask:
+    """The app of one worker. Brings the database up to date and takes it for this node.
+
+    Raises:
+        ConfigurationError: the database is not durable, newer than this program, or another node's.
+    """
+    clock, lifecycle = SystemClock(), Lifecycle()
+    engine = make_engine(settings.database_url, application_name=settings.node, pool_size=settings.pool_size)
+    driver_engine = make_engine(settings.database_url, application_name=f"{settings.node} driver", pool_size=1)
+    migrate(engine, "manager")
+    connection = engine.raw_connection()
+    try:
+        check_durable(connection)
+    finally:
+        connection.close()
+    store = WalStore(engine)
+    store.claim(settings.node_id)
+
+    urls, role = settings.urls, FixedRole(settings.node_id, settings.write_manager)
+    secret = read_secret(settings.secret_file) if settings.secret_file else None
+    transport = RequestsTransport(secret=secret)
+    peers = Peers(transport, urls, timeout_seconds=settings.peer_timeout_seconds)
+    brokers = Brokers(transport, timeout_seconds=settings.broker_timeout_seconds)
+    signals, wal = Signals(wakeups, clock, lifecycle.stopping), Wal(store, role)
+    database = database_of(settings.database_url, settings.reader_user)
+
+    replica = Replica(MetadataStore(engine), role=role, peers=peers, signals=signals, clock=clock, wait_seconds=settings.read_wait_seconds)
+    heartbeats = HeartbeatStore(engine)
+    book = HeartbeatBook(heartbeats, role=role, peers=peers, clock=clock)
+    liveness = Liveness(heartbeats, replica=replica, clock=clock, thresholds=settings.thresholds)
+    proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock, managers=len(urls),
+                        live_brokers=liveness.live_brokers, timeout_seconds=settings.propose_timeout_seconds,
+                        majority_timeout_seconds=settings.majority_timeout_seconds)
+    records = Records(replica=replica, brokers=brokers, book=book)
+    appointer = Appointer(replica=replica, brokers=brokers, signals=signals)
+    service = ManagerService(proposer=proposer, replica=replica, records=records, brokers=brokers, appointer=appointer, book=book,
+                             liveness=liveness, peers=peers, role=role, clock=clock, pause=lifecycle.stopping.wait,
+                             appoint_timeout_seconds=settings.appoint_timeout_seconds, propose_timeout_seconds=settings.propose_timeout_seconds)
+    view = ClusterView(replica=replica, liveness=liveness, role=role, peers=peers, urls=urls, database=database, clock=clock)
+    status = Status(store=store, role=role, proposer=proposer, signals=signals, urls=urls, database=database,
+                    ready_lag_seconds=settings.ready_lag_seconds)
+
+    contacts = Contacts(len(urls), signals=signals, clock=clock, timeout_seconds=settings.majority_timeout_seconds)
+    senders = [Sender(node_id, store=store, role=role, peers=peers, signals=signals, contacts=contacts,
+                      interval_seconds=settings.append_interval_seconds)
+               for node_id in sorted(urls) if role.is_write_manager and node_id != settings.node_id]
+    driver = Driver(store=store, wal=wal, role=role, peers=peers, senders=senders, lock=DriverLock(driver_engine), signals=signals,
+                    on_events=appointer.on_events)
+    _run_beside(lifecycle, driver, senders, appointer, settings=settings, role=role, book=book, liveness=liveness, view=view)
+    for close in (driver_engine.dispose, engine.dispose, transport.close, brokers.close):
+        lifecycle.on_stop(close)
+
+    gate = Gate(settings.threads - RESERVED_THREADS)
+    blueprints = [queue.make_blueprint(service, records, replica, gate),
+                  partition.make_blueprint(service, records, replica, gate, status.raft),
+                  native.make_blueprint(service, replica, view, book, gate),
+                  internal.make_blueprint(identity=status.identity, follower=Follower(wal, signals), proposer=proposer, service=service,
+                                          replica=replica, book=book, liveness=liveness)]
+    return create_app(settings.node, blueprints, lifecycle=lifecycle, ready=status.ready,
+                      guard=Guard(clock, token=settings.token, secret=secret))
+
+
+def _run_beside(lifecycle: Lifecycle, driver: Driver, senders: list[Sender], appointer: Appointer, *, settings: ManagerSettings,
+                role: FixedRole, book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
+    """The background threads of a worker. Those that only the driver's process needs watch ``driver.driving``."""
+
+    def beat() -> None:
+        if driver.driving.is_set():
+            book.heard("manager", settings.node_id)
+        book.flush()
+
+    def check() -> None:
+        if driver.driving.is_set():
+            liveness.check()
+
+    lifecycle.thread("driver", driver.run)
+    for sender in senders:
+        lifecycle.thread(f"sender-{sender.node_id}", lambda stopping, sender=sender: sender.run(driver.driving, stopping))
+    lifecycle.every("heartbeats", settings.heartbeat_interval_seconds, beat)
+    lifecycle.every("cluster-view", view.REFRESH_SECONDS, view.refresh)
+    if role.is_write_manager:
+        lifecycle.thread("appointer", lambda stopping: appointer.run(driver.driving, stopping))
+        lifecycle.every("liveness", settings.heartbeat_interval_seconds, check)

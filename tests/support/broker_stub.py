@@ -1,0 +1,149 @@
+"""A stand-in for a broker on loopback: the internal calls that managers make, over lists in memory.
+
+For tests of managers alone. It can be told to fail: ``stub.failing["dequeue"] = error``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from myqueue.errors import MyQueueError, NotLeaderError, UnknownPartitionError
+from myqueue.protocol import wire
+
+Partition = tuple[int, int]
+_PARTITION_PATH = re.compile(r"/internal/partitions/(\d+)/(\d+)/(\w+)")
+
+
+class BrokerStub:
+    """One broker. Use as a context manager; ``register`` presents it to a manager."""
+
+    def __init__(self, name: str = "broker_1") -> None:
+        self.disk_id = str(uuid.uuid4())
+        self.broker_id: int | None = None
+        self.cluster_id: str | None = None
+        self.logs: dict[Partition, list[dict[str, Any]]] = {}
+        self.offsets: dict[tuple[Partition, str], int] = {}
+        self.requests: dict[tuple[Partition, str, str], int] = {}
+        self.calls: list[str] = []
+        self.failing: dict[str, MyQueueError] = {}
+        self.refusing = False  # appointments are not taken
+        self._name, self._lock = name, threading.Lock()
+
+    def __enter__(self) -> BrokerStub:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._thread.join(5)
+        self._server.server_close()
+
+    @property
+    def description(self) -> dict[str, Any]:
+        database = {"host": "127.0.0.1", "port": 5432, "name": self._name, "user": "reader"}
+        return {"cluster_id": self.cluster_id, "broker_id": self.broker_id, "disk_id": self.disk_id, "host": "127.0.0.1", "port": self.port,
+                "database": database}
+
+    def answer(self, method: str, path: str, body: Any) -> Any:
+        """The JSON answer to a call, or a MyQueueError."""
+        match = _PARTITION_PATH.fullmatch(path)
+        name = match[3] if match else path.rsplit("/", 1)[-1]
+        with self._lock:
+            self.calls.append(name)
+            if name in self.failing:
+                raise self.failing[name]
+            if match:
+                return getattr(self, f"_{name}")((int(match[1]), int(match[2])), body)
+            return getattr(self, f"_{name}")(body)
+
+    def _identity(self, _body: Any) -> Any:
+        return self.description
+
+    def _appoint(self, body: Any) -> Any:
+        results = []
+        for one in body["appointments"]:
+            place = one["topic_id"], one["partition"]
+            if self.refusing:
+                results.append({"topic_id": place[0], "partition": place[1], "ok": False, "error": "not now"})
+                continue
+            self.logs.setdefault(place, [])
+            results.append({"topic_id": place[0], "partition": place[1], "ok": True, "promised_epoch": one["epoch"]})
+        return {"results": results}
+
+    def _drop(self, body: Any) -> Any:
+        self.logs = {place: log for place, log in self.logs.items() if place[0] not in body["topic_ids"]}
+        return {}
+
+    def _records(self, place: Partition, body: Any) -> Any:
+        log = self._log(place)
+        base = len(log)
+        log += body["records"]
+        return {"topic": "", "partition": place[1], "base_offset": base, "record_count": len(body["records"]), "append_time": 1, "duplicate": False}
+
+    def _dequeue(self, place: Partition, body: Any) -> Any:
+        log, consumer = self._log(place), body["consumer"]
+        request = (place, consumer, body.get("request_id") or "")
+        if request[2] and request in self.requests:
+            return self._message(log, self.requests[request])
+        offset = self.offsets.get((place, consumer), 0)
+        if body.get("known_only") or offset >= len(log):
+            return {"empty": True}
+        self.offsets[(place, consumer)] = offset + 1
+        if request[2]:
+            self.requests[request] = offset
+        return self._message(log, offset)
+
+    def _offsets(self, place: Partition, body: Any) -> Any:
+        offset = len(self._log(place)) if body.get("start") == "latest" else body["offset"]
+        self.offsets[(place, body["consumer"])] = offset
+        return {"offset": offset}
+
+    def _sizes(self, body: Any) -> Any:
+        places = [tuple(place) for place in body["partitions"]]
+        return {"sizes": [len(self._log(place)) - self.offsets.get((place, body["consumer"]), 0) for place in places]}
+
+    def _log(self, place: Any) -> list[dict[str, Any]]:
+        if place not in self.logs:
+            raise UnknownPartitionError(f"partition {place} is not here")
+        return self.logs[place]
+
+    @staticmethod
+    def _message(log: list[dict[str, Any]], offset: int) -> Any:
+        return {"offset": offset, "timestamp": 1_700_000_000_000_000 + offset, **log[offset]}
+
+
+def _handler(stub: BrokerStub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 30
+
+        def _serve(self) -> None:
+            data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            try:
+                status, body = 200, stub.answer(self.command, self.path, json.loads(data) if data else None)
+            except MyQueueError as error:
+                status, body = error.status, wire.error_to_json(error)
+            except AttributeError:
+                status, body = 503, wire.error_to_json(NotLeaderError(f"{self.path} is not known here"))
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = _serve
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    return Handler
