@@ -178,6 +178,7 @@ class BrokerService:
         try:
             with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
                 self._check_alone(held.head)
+                assert held.head.applied_lsn == held.head.end.lsn, "with one replica, what is stored is committed and folded"
                 readable = LogRange(held.head.start_offset, held.head.commit_offset)
                 plan = plan_group(partition, held.head.end, held.state, readable, requests, epoch=held.head.leader_epoch, now_us=self._clock.now_us())
                 answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)

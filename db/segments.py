@@ -21,10 +21,10 @@ LOCK_TOPIC = "SELECT 1 FROM topic WHERE topic_id = %s FOR UPDATE"
 FIND = "SELECT segment_id FROM segment WHERE topic_id = %s AND state = %s ORDER BY segment_id LIMIT 1"
 SET_STATE = "UPDATE segment SET state = %s WHERE segment_id = %s"
 MAKE = "SELECT create_segment(%s)"
-OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, coalesce(pg_table_size(to_regclass('log_segment_' || s.segment_id)), 0),
+OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, pg_relation_size(c.oid) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0),
                           extract(epoch FROM clock_timestamp() - s.created_at),
                           EXISTS (SELECT 1 FROM segment n WHERE n.topic_id = s.topic_id AND n.state = 'spare')
-                   FROM segment s WHERE s.state = 'open'"""
+                   FROM segment s JOIN pg_class c ON c.oid = to_regclass('log_segment_' || s.segment_id) WHERE s.state = 'open'"""
 
 Transaction = Callable[[], AbstractContextManager[Any]]  # yields a cursor; commits where the block ends well
 

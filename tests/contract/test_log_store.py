@@ -1,0 +1,298 @@
+"""One suite for every LogStore: what holds in memory holds on PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from broker.core.append import AppendRequest
+from broker.core.group import Request, plan_group
+from broker.core.offsets import CommitRequest, DequeueRequest, LogRange
+from broker.service import wanted
+from db.engine import make_engine
+from db.log_store import HeldLog, LogBusyError, LogStore, Wanted
+from db.memory_log import MemoryLogStore
+from db.postgres_log import PostgresLogStore
+from myqueue.errors import CorruptBatchError, UnknownPartitionError
+from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
+from myqueue.protocol.entry import marker_entry, record_entries
+from myqueue.protocol.fold import LogState
+from myqueue.protocol.types import PartitionId, Record
+from tests.support.factories import PARTITION, blocks, record_blocks, sequence
+
+EVERYTHING = {"bytes_max": 1 << 20, "records_max": 10_000}
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def store(request: pytest.FixtureRequest) -> Iterator[LogStore]:
+    """A store that holds one partition, with the marker of epoch 1 in it."""
+    if request.param == "memory":
+        store: LogStore = MemoryLogStore()
+        begin(store, PARTITION)
+        yield store
+        return
+    url = request.getfixturevalue("broker_database")
+    engines = [make_engine(url, application_name="tests", pool_size=4) for _ in range(2)]
+    store = PostgresLogStore(*engines)
+    begin(store, PARTITION)
+    yield store
+    for engine in engines:
+        engine.dispose()
+
+
+def begin(store: LogStore, partition: PartitionId, topic: str = "t") -> None:
+    store.create(partition, topic=topic, config={})
+    with store.locked(partition) as held:
+        held.lead(1, {1: "disk"}, 1)
+        entries, end = marker_entry(partition, held.head.end, epoch=1, append_time=100)
+        held.append(entries, end)
+        held.commit(end.lsn, end.offset, LogState())
+
+
+def write(store: LogStore, *requests: Request, partition: PartitionId = PARTITION, committed: bool = True, now_us: int = 1_000):
+    with store.locked(partition, wanted(requests)) as held:
+        head = held.head
+        plan = plan_group(partition, head.end, held.state, LogRange(head.start_offset, head.commit_offset), requests, epoch=1, now_us=now_us)
+        held.append(plan.entries, plan.end)
+        if committed:
+            held.commit(plan.end.lsn, plan.end.offset, plan.changes)
+    return plan.outcomes
+
+
+def append(store: LogStore, *values: bytes, seq: int | None = None, **more):
+    return write(store, AppendRequest(blocks(*values), None if seq is None else sequence(seq)), **more)[0]
+
+
+def values(store: LogStore, offset: int = 0, **bounds: int) -> list[tuple[int, bytes]]:
+    body = store.read(PARTITION, offset, **EVERYTHING | bounds).body
+    return [(message.offset, message.value) for message in messages_of(body, topic="t", partition=0)]
+
+
+def test_what_was_written_is_read(store: LogStore):
+    """In order, with its offsets, byte for byte."""
+    append(store, b"a", bytes(range(256)), b"")
+    append(store, b"b")
+    assert values(store) == [(0, b"a"), (1, bytes(range(256))), (2, b""), (3, b"b")]
+
+
+def test_every_column_comes_back(store: LogStore):
+    records = [Record(b"v", b"k", (("h", b"x"), ("é", None)), 5), Record(b"w"), Record(b"\xff\xff\xff\xff", b"")]
+    write(store, AppendRequest(record_blocks(records)))
+    found = list(messages_of(store.read(PARTITION, 0, **EVERYTHING).body, topic="t", partition=0))
+    assert [(message.value, message.key, message.headers) for message in found] == [(record.value, record.key, record.headers) for record in records]
+    assert [message.timestamp for message in found] == [5, 1_000, 1_000]
+
+
+def test_the_head_moves_with_the_log(store: LogStore):
+    append(store, b"a" * 5_000, b"b" * 5_000)
+    head = store.head(PARTITION)
+    assert (head.promised_epoch, head.leader_epoch, head.voters) == (1, 1, {1: "disk"})
+    assert (head.end.lsn, head.end.offset, head.end.epoch, head.end.append_time) == (3, 2, 1, 1_000)
+    assert (head.commit_lsn, head.commit_offset, head.applied_lsn) == (3, 2, 3)
+
+
+def test_a_transaction_that_fails_leaves_nothing(store: LogStore):
+    """Neither entries nor ends nor folded state."""
+    before = store.head(PARTITION)
+    with pytest.raises(RuntimeError), store.locked(PARTITION) as held:
+        entries, end = record_entries(PARTITION, held.head.end, epoch=1, append_time=200, blocks=blocks(b"a"), sequence=sequence(0))
+        held.append(entries, end)
+        raise RuntimeError
+    assert store.head(PARTITION) == before
+    assert append(store, b"b", seq=0).base_offset == 0
+    assert values(store) == [(0, b"b")]
+
+
+@pytest.mark.parametrize("make", [
+    lambda: Block(2, None, memoryview(b"\0\0\0\4abcd"), None, None),
+    lambda: Block(1, None, memoryview(b"\0\0\0\1abcd"), None, None),
+    lambda: Block(1, None, memoryview(b"\0\0\0\7abcd"), None, None),
+    lambda: Block(1, memoryview(b"\0\0\0\0\0\0\0\0"), memoryview(b"\0\0\0\0"), None, None),
+    lambda: Block(1, None, memoryview(b"\0\0\0\0"), None, memoryview(b"\0\0\0\1x")),
+    lambda: Block(2, None, memoryview(b"\xff\xff\xff\xfe\0\0\0\0"), None, None),
+], ids=["fewer elements", "bytes left", "too long", "two keys for one value", "a short timestamp", "a negative length"])
+def test_elements_that_do_not_fit_are_refused(store: LogStore, make: Callable[[], Block]):
+    """Framing looks at columns only; what is in them is checked where it is stored, and the log goes on."""
+    with pytest.raises(CorruptBatchError):
+        write(store, AppendRequest([make()]))
+    append(store, b"good")
+    assert values(store) == [(0, b"good")]
+
+
+def test_reads_see_committed_entries_only(store: LogStore):
+    append(store, b"a")
+    append(store, b"b", committed=False)
+    found = store.read(PARTITION, 0, **EVERYTHING)
+    assert (found.end_offset, found.record_count) == (1, 1)
+    assert values(store) == [(0, b"a")]
+    assert store.read(PARTITION, 1, **EVERYTHING).body == ENTRIES_MAGIC
+
+
+def test_decisions_see_every_entry(store: LogStore):
+    """A duplicate is known and an offset has moved although nothing of it is committed or folded yet."""
+    append(store, b"a", b"b")
+    assert append(store, b"c", seq=0, committed=False).base_offset == 2
+    assert append(store, b"c", seq=0, committed=False).duplicate is True
+    first, second = (write(store, DequeueRequest("#1", request_id), committed=False)[0] for request_id in ("r", None))
+    assert (first.offset, second.offset) == (0, 1)
+    assert write(store, DequeueRequest("#1", "r"), committed=False)[0].offset == 0
+    assert store.consumer_offset(PARTITION, "#1") is None
+
+
+def test_folded_state_survives(store: LogStore):
+    """The next transaction finds producers, consumers and requests as the last one left them."""
+    append(store, b"a", b"b", seq=0)
+    write(store, DequeueRequest("#1", "r"))
+    with store.locked(PARTITION, Wanted(frozenset({7, 8}), frozenset({"#1", "#2"}), frozenset({("#1", "r"), ("#1", "s")}))) as held:
+        assert set(held.state.producers) == {7}
+        assert held.state.producers[7].recent[0][:2] == (0, 0)
+        assert {consumer: state.next_offset for consumer, state in held.state.consumers.items()} == {"#1": 1}
+        assert {key: handed.message_offset for key, handed in held.state.requests.items()} == {("#1", "r"): 0}
+
+
+def test_offsets_of_consumers(store: LogStore):
+    append(store, b"a", b"b", b"c")
+    write(store, CommitRequest("#1", 2))
+    assert store.consumer_offset(PARTITION, "#1") == 2
+    assert store.consumer_offset(PARTITION, "#2") is None
+    found = store.consumer_offsets([PARTITION, PartitionId(1, 9)], "#1")
+    assert {partition: offset for partition, (_, offset) in found.items()} == {PARTITION: 2}
+
+
+def test_a_record_is_found_by_its_offset(store: LogStore):
+    write(store, AppendRequest(record_blocks([Record(b"v", b"k", (("h", b"x"),), 5), Record(b"w")])))
+    append(store, b"large" * 3_000, b"x")
+    with store.locked(PARTITION) as held:
+        found = [held.record_at(offset) for offset in range(4)]
+    assert [(one.offset, one.record.value) for one in found] == [(0, b"v"), (1, b"w"), (2, b"large" * 3_000), (3, b"x")]
+    assert found[0].record == Record(b"v", b"k", (("h", b"x"),), 5)
+    assert found[1].record == Record(b"w")
+
+
+def test_a_read_begins_with_the_block_that_holds_its_offset(store: LogStore):
+    for number in range(20):
+        append(store, *(b"%d-%d" % (number, place) for place in range(7)))
+    for offset in range(140):
+        assert values(store, offset)[0][0] == offset - offset % 7
+        assert values(store, offset)[-1][0] == 139
+
+
+def test_bounds_of_a_read(store: LogStore):
+    """At least one record always comes, however small the bound."""
+    append(store, b"small")
+    append(store, b"x" * 50_000)
+    append(store, b"x" * 50_000)
+    assert [offset for offset, _ in values(store, bytes_max=1)] == [0]
+    assert [offset for offset, _ in values(store, 1, bytes_max=1)] == [1]
+    assert [offset for offset, _ in values(store, 1, bytes_max=80_000)] == [1]
+    assert [offset for offset, _ in values(store, 0, records_max=2)] == [0, 1]
+    assert [offset for offset, _ in values(store, 2, records_max=1)] == [2]
+
+
+def test_outside_the_log_there_is_nothing(store: LogStore):
+    append(store, b"a")
+    for offset in (1, 2, 10**18, -1, -(10**18)):
+        found = store.read(PARTITION, offset, **EVERYTHING)
+        assert (found.body, found.record_count, found.start_offset, found.end_offset, found.epoch) == (ENTRIES_MAGIC, 0, 0, 1, 1)
+
+
+def test_offset_commits_and_markers_do_not_hide_records(store: LogStore):
+    """A thousand entries without records between two messages: one read finds both."""
+    append(store, b"a")
+    write(store, *[CommitRequest("#1", number % 2) for number in range(1_000)])
+    append(store, b"b")
+    assert values(store) == [(0, b"a"), (1, b"b")]
+    assert values(store, 1) == [(1, b"b")]
+
+
+def test_has_entry_tells_by_chain(store: LogStore):
+    """The same position with other content is another entry."""
+    append(store, b"a")
+    with store.locked(PARTITION) as held:
+        end = held.head.end
+        assert held.has_entry(end.lsn - 1, end.chain)
+        assert not held.has_entry(end.lsn - 1, bytes(32))
+        assert not held.has_entry(end.lsn, end.chain)
+
+
+def test_one_transaction_at_a_time(store: LogStore):
+    """Who comes second waits, and is told when it is too long; another partition is not concerned."""
+    other = PartitionId(1, 1)
+    begin(store, other)
+    inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def hold() -> None:
+        with store.locked(PARTITION) as held:
+            entries, end = record_entries(PARTITION, held.head.end, epoch=1, append_time=200, blocks=blocks(b"first"), sequence=None)
+            held.append(entries, end)
+            held.commit(end.lsn, end.offset, LogState())
+            inside.set()
+            leave.wait(10)
+
+    def wait() -> None:
+        with store.locked(PARTITION, lock_timeout_seconds=10) as held:
+            seen.append(held.head.end.offset)
+
+    first, second = threading.Thread(target=hold), threading.Thread(target=wait)
+    first.start()
+    assert inside.wait(10)
+    with pytest.raises(LogBusyError), store.locked(PARTITION, lock_timeout_seconds=0.05):
+        pass
+    append(store, b"elsewhere", partition=other)
+    second.start()
+    leave.set()
+    first.join(10)
+    second.join(10)
+    assert seen == [1], "the second one saw the log without what the first one wrote"
+
+
+def test_unknown_partitions_are_told(store: LogStore):
+    nowhere = PartitionId(1, 5)
+    for call in (lambda: store.head(nowhere), lambda: store.read(nowhere, 0, **EVERYTHING), lambda: enter(store, nowhere)):
+        with pytest.raises(UnknownPartitionError):
+            call()
+
+
+def enter(store: LogStore, partition: PartitionId) -> HeldLog:
+    with store.locked(partition) as held:
+        return held
+
+
+def test_create_is_idempotent(store: LogStore):
+    """What is there stays; name and config are the latest."""
+    append(store, b"a")
+    store.create(PARTITION, topic="renamed", config={"x": 1})
+    assert values(store) == [(0, b"a")]
+    assert (store.topic_id("renamed"), store.topic_id("t")) == (1, None)
+
+
+def test_the_newest_topic_has_the_name(store: LogStore):
+    """A topic that was made again has another identity."""
+    begin(store, PartitionId(4, 0))
+    assert store.topic_id("t") == 4
+    assert store.topic_id("never") is None
+
+
+def test_held_lists_what_is_here(store: LogStore):
+    begin(store, PartitionId(2, 0), "a")
+    begin(store, PartitionId(1, 1))
+    assert [(one.topic, one.id) for one in store.held()] == [("a", PartitionId(2, 0)), ("t", PARTITION), ("t", PartitionId(1, 1))]
+    assert [one.id for one in store.held("a")] == [PartitionId(2, 0)]
+    assert store.held()[1].head == store.head(PARTITION)
+
+
+def test_drop_forgets_a_topic(store: LogStore):
+    """Its logs and offsets are gone, others stay, a second time is no error, and a new topic of that name begins empty."""
+    begin(store, PartitionId(2, 0), "other")
+    append(store, b"a", seq=0)
+    write(store, DequeueRequest("#1", "r"))
+    assert store.drop(1) == [PARTITION]
+    assert store.drop(1) == []
+    assert (store.topic_id("t"), [one.id for one in store.held()]) == (None, [PartitionId(2, 0)])
+    with pytest.raises(UnknownPartitionError):
+        store.head(PARTITION)
+    begin(store, PARTITION)
+    assert append(store, b"new", seq=0).base_offset == 0
+    assert write(store, DequeueRequest("#1", "r"))[0].offset == 0

@@ -1,0 +1,228 @@
+"""What lies in PostgreSQL: rows, chain, view, range function, segments, and any bytes through a real COPY."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+
+import psycopg2
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from broker.core.admission import admit
+from broker.core.append import AppendRequest
+from broker.core.offsets import CommitRequest
+from db.engine import make_engine
+from db.postgres_log import READ, PostgresLogStore
+from db.segments import RollPolicy
+from myqueue.errors import CorruptBatchError, TooLargeError
+from myqueue.protocol.batch import BLOCK_BYTES_MAX, messages_of, pack, records_of
+from myqueue.protocol.chain import GENESIS, EntryHead, entry_chain
+from myqueue.protocol.types import PartitionId, Record
+from tests.contract.test_log_store import EVERYTHING, append, begin, values, write
+from tests.property.strategies import batches, damaged, framed
+from tests.support.factories import PARTITION, blocks, record_blocks, sequence
+
+RECORDS = [Record(b"v1", b"k", (("h", b"x"), ("none", None)), 1_700_000_000_000_000), Record(b"\0\xff"), Record(b"", b"", (), 0), Record(b"z" * 9_000)]
+ENTRY = """SELECT topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
+                  request_index, request_count, chain, substring(array_send(keys) FROM 21), substring(array_send("values") FROM 21),
+                  substring(array_send(headers) FROM 21), substring(array_send(timestamps) FROM 21), body
+           FROM log_entry WHERE topic_id = 1 AND partition = 0 ORDER BY lsn"""
+CHAIN_IN_SQL = """SELECT lsn, chain = entry_chain(coalesce(lag(chain) OVER (ORDER BY lsn), decode(repeat('00', 32), 'hex')), e)
+                  FROM log_entry e WHERE topic_id = 1 AND partition = 0 ORDER BY lsn"""
+
+
+@pytest.fixture
+def store(broker_database: str) -> Iterator[PostgresLogStore]:
+    engines = [make_engine(broker_database, application_name="tests", pool_size=4) for _ in range(2)]
+    store = PostgresLogStore(*engines)
+    begin(store, PARTITION)
+    yield store
+    for engine in engines:
+        engine.dispose()
+
+
+def rows(store: PostgresLogStore, statement: str, *parameters: object) -> list[tuple]:
+    with store.transaction() as cursor:
+        cursor.execute(statement, parameters)
+        return cursor.fetchall()
+
+
+def test_sql_and_python_compute_the_same_chain(store: PostgresLogStore):
+    """Replicas, audit and broker use one formula: on real rows of every kind, with NULLs, producers and several blocks."""
+    write(store, AppendRequest(record_blocks(RECORDS), sequence(0)))
+    append(store, b"a", b"\xff\xff\xff\xff", seq=1)
+    write(store, CommitRequest("#1", 3))
+    checked = rows(store, CHAIN_IN_SQL)
+    assert checked == [(lsn, True) for lsn in range(store.head(PARTITION).end.lsn)]
+    assert len(checked) >= 5
+    chain = GENESIS
+    for *head, stored, keys, items, headers, timestamps, body in rows(store, ENTRY):
+        columns = [None if column is None else bytes(column) for column in (keys, items, headers, timestamps, body)]
+        chain = entry_chain(chain, EntryHead(*head), *columns)
+        assert bytes(stored) == chain
+    assert store.head(PARTITION).end.chain == chain
+
+
+def test_a_flipped_bit_breaks_the_chain(store: PostgresLogStore):
+    """A damaged byte is found at its entry."""
+    append(store, b"one")
+    append(store, b"two")
+    with store.transaction() as cursor:
+        cursor.execute("""UPDATE log_entry SET "values" = ARRAY['ona'::bytea] WHERE lsn = 1""")
+    assert rows(store, CHAIN_IN_SQL) == [(0, True), (1, False), (2, True)]
+
+
+def test_the_view_shows_committed_messages(store: PostgresLogStore):
+    """One row a message, with the client's time where it gave one; nothing that is not committed."""
+    write(store, AppendRequest(record_blocks(RECORDS)))
+    append(store, b"not yet", committed=False)
+    found = rows(store, "SELECT topic, msg_offset, key, value, extract(epoch FROM ts)::bigint, epoch FROM messages ORDER BY msg_offset")
+    assert [(topic, offset, key and bytes(key), bytes(value), epoch) for topic, offset, key, value, _, epoch in found] == [
+        ("t", number, record.key, record.value, 1) for number, record in enumerate(RECORDS)]
+    assert found[0][4] == 1_700_000_000
+
+
+def test_messages_between_reads_its_range_only(store: PostgresLogStore):
+    """Any range of offsets, over blocks and segments, committed only."""
+    for number in range(12):
+        append(store, *(b"%d" % (number * 5 + place) for place in range(5)))
+        if number in (3, 7):
+            store.maintain_segments(RollPolicy(1, 1e9))
+    append(store, b"not yet", committed=False)
+    for first, end in [(0, 60), (0, 1), (59, 100), (7, 8), (18, 42), (20, 20), (60, 70), (-5, 3)]:
+        found = rows(store, "SELECT msg_offset, value FROM messages_between(1, 0, %s, %s)", first, end)
+        expected = range(max(0, first), min(60, end))
+        assert [(offset, bytes(value)) for offset, value in found] == [(number, b"%d" % number) for number in expected]
+
+
+def test_a_block_stays_inside_its_row(store: PostgresLogStore):
+    """Full blocks are not moved out of the page: TOAST stays empty for them, whatever the sizes of the messages."""
+    draw = random.Random(5)
+    for size in (0, 1, 7, 100, 1_000, 2_600, 3_900):
+        write(store, AppendRequest(record_blocks([Record(b"x" * size) for _ in range(200)])))
+        write(store, AppendRequest(record_blocks([Record(b"x" * size, draw.choice([None, b"key"]), (), draw.choice([None, 5])) for _ in range(200)])))
+    [(segment_id,)] = rows(store, "SELECT segment_id FROM segment WHERE state = 'open'")
+    [(toast_bytes,)] = rows(store, "SELECT pg_relation_size(reltoastrelid) FROM pg_class WHERE relname = %s", f"log_segment_{segment_id}")
+    assert toast_bytes == 0
+    [(largest,)] = rows(store, 'SELECT max(pg_column_size("values")) FROM log_entry')
+    assert BLOCK_BYTES_MAX / 2 < largest <= BLOCK_BYTES_MAX
+
+
+def test_segments_roll_by_size_and_reads_go_on(store: PostgresLogStore):
+    """A new segment takes what comes next, notes where each partition begins in it, and every offset is still found."""
+    other = PartitionId(1, 1)
+    begin(store, other)
+    policy = RollPolicy(64 << 10, 1e9)
+    opened = []
+    for number in range(12):
+        append(store, *(b"%d" % number * 400 for _ in range(40)), partition=PARTITION)
+        append(store, b"other", partition=other)
+        opened += store.maintain_segments(policy)
+    assert len(opened) >= 3
+    states = dict(rows(store, "SELECT state, count(*) FROM segment GROUP BY state"))
+    assert (states["open"], states["sealed"]) == (1, len(opened))
+    starts = rows(store, "SELECT partition, segment_id, first_lsn, first_offset FROM segment_start ORDER BY 1, 2")
+    for number in (0, 1):
+        mine = [start for start in starts if start[0] == number]
+        assert mine[0][2:] == (0, 0)
+        assert mine == sorted(mine, key=lambda start: start[2])
+    assert {offset for first in range(0, 480, 13) for offset, _ in values(store, first)} == set(range(480))
+    assert values(store, 479)[-1] == (479, b"11" * 400)
+
+
+def test_a_spare_is_made_ahead(store: PostgresLogStore):
+    """From half of its size on, a segment has a successor ready, once; the writer never makes a table."""
+    append(store, *(b"x" * 1_000 for _ in range(60)))
+    policy = RollPolicy(100 << 10, 1e9)
+    for _ in range(2):
+        assert store.maintain_segments(policy) == []
+        assert rows(store, "SELECT count(*) FROM segment WHERE state = 'spare'") == [(1,)]
+    append(store, *(b"x" * 1_000 for _ in range(60)))
+    [(spare,)] = rows(store, "SELECT segment_id FROM segment WHERE state = 'spare'")
+    assert store.maintain_segments(policy) == [spare]
+
+
+def test_an_old_segment_is_rolled(store: PostgresLogStore):
+    """By age too, but never an empty one."""
+    policy = RollPolicy(1 << 40, 0.0)
+    store.create(PartitionId(2, 0), topic="empty", config={})
+    append(store, b"a")
+    assert len(store.maintain_segments(policy)) == 1
+    assert rows(store, "SELECT count(*) FROM segment WHERE topic_id = 2") == [(1,)]
+    assert store.maintain_segments(policy) == []
+
+
+def test_a_dropped_topic_gives_the_disk_back(store: PostgresLogStore):
+    append(store, b"a")
+    store.maintain_segments(RollPolicy(1, 1e9))
+    store.drop(1)
+    assert rows(store, "SELECT relname FROM pg_class WHERE relname LIKE 'log_segment_%%'") == []
+    assert rows(store, "SELECT count(*) FROM segment") == [(0,)]
+
+
+def test_a_reader_delays_a_drop_but_nobody_else(store: PostgresLogStore, broker_database: str):
+    """A DROP that meets a lock gives up after a moment and tries again: appends to another topic go on meanwhile."""
+    begin(store, PartitionId(2, 0), "other")
+    append(store, b"a")
+    reader = psycopg2.connect(broker_database)
+    try:
+        with reader.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM log_entry")
+            dropping = threading.Thread(target=store.drop, args=(1,))
+            dropping.start()
+            for _ in range(20):
+                append(store, b"b", partition=PartitionId(2, 0))
+            assert dropping.is_alive()
+            reader.rollback()
+            dropping.join(20)
+            assert not dropping.is_alive()
+    finally:
+        reader.close()
+    assert [one.topic for one in store.held()] == ["other"]
+
+
+def test_any_bytes_are_refused_or_stored_as_they_are(store: PostgresLogStore):
+    """What passes the checks of the framing either is refused by PostgreSQL as a corrupt batch, or comes back as those records."""
+    outcomes = {"refused": 0, "rejected": 0, "stored": 0}
+
+    @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(batches.flatmap(lambda records: damaged(pack(records))) | framed() | batches.map(pack))
+    def send(body: bytes) -> None:
+        try:
+            found = admit(body)
+        except (CorruptBatchError, TooLargeError):
+            outcomes["refused"] += 1
+            return
+        before = store.head(PARTITION).end.offset
+        try:
+            write(store, AppendRequest(found))
+        except CorruptBatchError:
+            outcomes["rejected"] += 1
+            assert store.head(PARTITION).end.offset == before
+            return
+        outcomes["stored"] += 1
+        expected = [record for block in found for record in records_of(block)]
+        stored = messages_of(store.read(PARTITION, before, **EVERYTHING).body, topic="t", partition=0, from_offset=before)
+        assert [(one.value, one.key, one.headers) for one in stored] == [(one.value, one.key, one.headers) for one in expected]
+
+    send()
+    assert all(outcomes.values()), outcomes
+    assert all(ok for _, ok in rows(store, CHAIN_IN_SQL))
+
+
+def test_the_plan_of_a_read_needs_no_statistics(store: PostgresLogStore):
+    """On a fresh table of many blocks, a read touches the blocks it returns, not the rest of the partition."""
+    for _ in range(20):
+        write(store, *[AppendRequest(blocks(b"x" * 100)) for _ in range(200)])
+    [(segment_id,)] = rows(store, "SELECT segment_id FROM segment WHERE state = 'open'")
+    with store.transaction() as cursor:
+        cursor.execute("SELECT count(*) FROM log_entry")
+        assert cursor.fetchone()[0] == 4_001
+        statement = READ.format(table=f"log_segment_{segment_id}").replace("COPY (", "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ", 1)
+        statement = statement.replace(") TO STDOUT (FORMAT binary)", "")
+        cursor.execute(statement, {"topic_id": 1, "partition": 0, "offset": 2_000, "end": 4_000, "records_max": 50, "bytes_max": 1 << 20})
+        plan = cursor.fetchone()[0][0]["Plan"]
+    assert plan["Actual Rows"] == 50
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < 200
