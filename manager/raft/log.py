@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from db.replication import LogView, chain_before, end_epoch
 from myqueue.protocol.chain import wal_chain
 
-NOOP = "Noop"  # the marker: a leader's first entry, so that something of its own term can be committed
+NOOP = "noop"  # the marker: a leader's first entry, so that something of its own term can be committed
 
 Command = dict[str, Any]
 

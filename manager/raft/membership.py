@@ -16,9 +16,10 @@ from db.replication import Voters
 from manager.raft.log import Command, WalEntry
 from myqueue.errors import RefusedError
 
-SET_MEMBER = "SetMember"  # {"type", "node_id", "url", "disk_id", "voter"}
+INIT_CLUSTER = "init_cluster"  # {"type", "cluster_id", "members": [{"node_id", "url", "disk_id"}]}: the first entry, all are voters
+SET_MEMBER = "set_member"  # {"type", "node_id", "url", "disk_id", "voter"}
+REMOVE_MEMBER = "remove_member"  # {"type", "node_id"}
 NO_SLOT = ""  # no disk identity is empty
-REMOVE_MEMBER = "RemoveMember"  # {"type", "node_id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,19 @@ class Membership:
         return tuple(sorted(node for node in self.members if node != node_id))
 
 
-def is_member_command(command: Command) -> bool:
-    """Whether a command changes the membership."""
-    return command.get("type") in (SET_MEMBER, REMOVE_MEMBER)
+def changes_membership(command: Command) -> bool:
+    """Whether a command is one of these; everything else leaves the membership as it is."""
+    return command.get("type") in (INIT_CLUSTER, SET_MEMBER, REMOVE_MEMBER)
 
 
 def after_command(membership: Membership, command: Command, index: int) -> Membership:
-    """The membership with this command in force; other commands change nothing."""
-    if not is_member_command(command):
+    """The membership with this command in force. ``apply`` must come to the same: it may refuse none that changes something here."""
+    if not changes_membership(command) or (command["type"] == INIT_CLUSTER and membership.members):
         return membership
-    members = dict(membership.members)
-    node = int(command["node_id"])
+    if command["type"] == INIT_CLUSTER:
+        founders = (Member(int(each["node_id"]), each["url"], each["disk_id"], voter=True) for each in command["members"])
+        return Membership({member.node_id: member for member in founders}, index)
+    members, node = dict(membership.members), int(command["node_id"])
     if command["type"] == REMOVE_MEMBER:
         members.pop(node, None)
     else:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from db.replication import AppendReply, epoch_before
 from manager.raft.leader import Leadership, ReadConfirmed, SnapshotOrder, WaitingRead
 from manager.raft.log import Command, Proposal, entries_behind, marker
-from manager.raft.membership import Member, after_command, check_one_slot, is_member_command
+from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER, Member, after_command, check_one_slot
 from manager.raft.messages import Envelope, Reply, VoteReply, VoteRequest
 from manager.raft.quorum import Tally
 from manager.raft.state import NO_CHANGES, Changes, Held, TermVote
@@ -308,8 +308,8 @@ class Node:
     def _check_member_change(self, held: Held, command: Command) -> None:
         if self._lead is None:
             raise NotLeaderError(leader=held.contact.leader)
-        if not is_member_command(command):
-            raise RefusedError(f"{command.get('type')} is no member command")
+        if command.get("type") not in (SET_MEMBER, REMOVE_MEMBER):
+            raise RefusedError(f"{command.get('type')} is no change of one member")
         if not self._marker_is_committed(held):
             raise RefusedError("this leader has not committed an entry of its term yet")
         if held.membership.index > held.state.commit_index:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from db.replication import LogView
 from manager.raft.log import Proposal, entries_behind
-from manager.raft.membership import is_member_command
+from manager.raft.membership import changes_membership
 from manager.raft.state import Changes, Held, RaftState
 from myqueue.errors import NotLeaderError, OverloadedError, RefusedError
 
@@ -43,7 +43,7 @@ def plan_propose(held: Held, proposals: Iterable[Proposal], *, uncommitted_max: 
         raise NotLeaderError(leader=held.contact.leader)
     if held.log.end + len(proposals) - held.state.commit_index > uncommitted_max:
         raise OverloadedError(f"{held.log.end - held.state.commit_index} commands wait for a majority already")
-    if any(is_member_command(proposal.command) for proposal in proposals):
+    if any(changes_membership(proposal.command) for proposal in proposals):
         raise RefusedError("a member command is checked against the followers' progress first")
     return Changes(insert=entries_behind(held.log, held.state.current_term, proposals))
 

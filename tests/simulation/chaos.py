@@ -10,7 +10,7 @@ from manager.raft.node import Role
 from myqueue.errors import LogFaultError
 from tests.simulation.checker import Violation, require
 from tests.simulation.manager import Waiting
-from tests.simulation.world import Kinds, Rates, World
+from tests.simulation.world import Founding, Kinds, Rates, World
 
 CHAOS_SECONDS = 4.0
 HEAL_SECONDS = 12.0  # far more than needed: what has not converged by then does not
@@ -81,7 +81,8 @@ class Run:
         level = self.rng.choice((0.0, 0.3, 1.0))
         rates = Rates(drop=level * self.rng.uniform(0, 0.25), duplicate=self.rng.uniform(0, 0.2), slow=self.rng.uniform(0, 0.08),
                       crash_between=self.rng.choice((0.0, 0.003, 0.015)))
-        self.world = World(self.rng, options.nodes, kinds or Kinds(), rates, [] if trace else None, grown=self.rng.random() < 0.2,
+        founding = self.rng.choices(list(Founding), (7, 1, 2))[0]
+        self.world = World(self.rng, options.nodes, kinds or Kinds(), rates, [] if trace else None, founding,
                            entries_max=self.rng.choice((1, 3, 20)))
         self.healing = False
         self.faults = 0

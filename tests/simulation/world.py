@@ -6,13 +6,14 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from db.replication import AppendReply
 from manager.raft.bootstrap import plan_bootstrap
 from manager.raft.leader import SnapshotOrder
 from manager.raft.log import Command, Proposal
-from manager.raft.membership import Member, Membership
+from manager.raft.membership import INIT_CLUSTER, Membership
 from manager.raft.messages import Append, Envelope, InstallSnapshot, VoteReply, VoteRequest
 from manager.raft.node import Node, Ready
 from manager.raft.proposal import plan_propose
@@ -35,6 +36,14 @@ class Rates:
     crash_between: float = 0.0  # after the write, before what follows from it leaves
 
 
+class Founding(Enum):
+    """Where the first entry is, and whom it names."""
+
+    ALL_LOGS = "all members, in all logs"
+    ONE_LOG = "all members, in the log of the first"
+    ONE_MEMBER = "the first member, which adds the others"
+
+
 @dataclass
 class Kinds:
     """The classes under test; a mutant may put another one here."""
@@ -52,7 +61,7 @@ class World:
     kinds: Kinds = field(default_factory=Kinds)
     rates: Rates = field(default_factory=Rates)
     trace: list[str] | None = None
-    grown: bool = False  # begin with one manager instead of all
+    founding: Founding = Founding.ALL_LOGS
     entries_max: int = 4  # in one append
     automatic: bool = True  # False: a scenario delivers messages itself
 
@@ -76,13 +85,12 @@ class World:
                        entries_max=self.entries_max)
 
     def _bootstrap(self) -> None:
-        """The first entries are on the first manager (which then has to add the others), or on all (as after that)."""
-        founders = [1] if self.grown else list(self.managers)
-        members = [Member(node, f"m{node}", f"d{node}", voter=True) for node in founders]
-        for node in founders:
+        """The first entry is on all managers, or on the first one only, which then has to win the others or to add them."""
+        members = [1] if self.founding is Founding.ONE_MEMBER else list(self.managers)
+        command = {"type": INIT_CLUSTER, "cluster_id": "c", "members": [{"node_id": n, "url": f"m{n}", "disk_id": f"d{n}"} for n in members]}
+        for node in self.managers if self.founding is Founding.ALL_LOGS else [1]:
             manager = self.managers[node]
-            manager.write(plan_bootstrap(manager.held(), members))
-            self.apply_and_answer(node)
+            manager.write(plan_bootstrap(manager.held(), command))
 
     # --- time ---
 
