@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from flask import Blueprint, Flask, Response, g, jsonify, request
-from gunicorn.http.errors import ParseException
+from gunicorn.http.errors import NoMoreData, ParseException
 from werkzeug.exceptions import HTTPException
 
 from ..clock import SystemClock
@@ -64,7 +64,8 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
 
     app.register_error_handler(MyQueueError, native_error)
     app.register_error_handler(HTTPException, lambda error: native_error(from_http(error)))
-    app.register_error_handler(ParseException, lambda error: native_error(from_framing(error)))
+    for kind in (ParseException, NoMoreData):
+        app.register_error_handler(kind, lambda error: native_error(from_framing(error)))
     app.register_error_handler(Exception, lambda error: native_error(from_bug(error)))
 
     @app.get(routes.LIVEZ)

@@ -103,7 +103,7 @@ def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequenc
 
     _Server(make_app, {
         "bind": [f"fd://{listener.detach()}" for listener in listeners],  # gunicorn owns them from here
-        "workers": workers, "threads": threads, "worker_class": "myqueue.service.gunicorn_worker.JsonErrorWorker", "keepalive": KEEPALIVE_SECONDS,
+        "workers": workers, "threads": threads, "worker_class": "myqueue.service.gunicorn_worker.FrameWorker", "keepalive": KEEPALIVE_SECONDS,
         # No header of a client may change what path or scheme the app sees; the longest request line that gunicorn can bound.
         "forwarder_headers": "", "secure_scheme_headers": {}, "limit_request_line": 8_190,
         "timeout": 60, "graceful_timeout": GRACEFUL_SECONDS, "control_socket_disable": True, "accesslog": None,
