@@ -59,7 +59,10 @@ class WalView(LogView, Protocol):
     """The WAL under the lock of ``raft_state``: what is in it is on disk."""
 
     def between(self, first: int, end: int) -> Sequence[WalEntry]:
-        """The entries at positions first … end - 1, that is with the indexes first + 1 … end."""
+        """The entries at positions first … end - 1, that is with the indexes first + 1 … end.
+
+        Fewer, but at least one, where they would pass the bytes of one append: the rest goes with the next one.
+        """
 
 
 def entries_behind(log: LogView, term: int, proposals: Iterable[Proposal]) -> tuple[WalEntry, ...]:

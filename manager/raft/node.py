@@ -25,7 +25,9 @@ from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER, Member, after_com
 from manager.raft.messages import Envelope, Reply, VoteReply, VoteRequest
 from manager.raft.quorum import Tally
 from manager.raft.state import NO_CHANGES, Changes, Held, TermVote
-from myqueue.errors import NotLeaderError, RefusedError
+from myqueue.errors import NotLeaderError, OverloadedError, RefusedError
+
+READS_MAX = 1_000  # that wait; several clients' reads can share one
 
 
 class Role(StrEnum):
@@ -122,11 +124,15 @@ class Node:
 
         Raises:
             NotLeaderError: this manager does not lead, or has not committed an entry of its term yet.
+            OverloadedError: too many reads wait for an answer of a majority.
         """
         self._begin(held, now)
         if self._lead is None or not self._marker_is_committed(held):
             self._finish(held, now)
             raise NotLeaderError(leader=held.contact.leader)
+        if len(self._lead.reads) >= READS_MAX:
+            self._finish(held, now)
+            raise OverloadedError("too many fresh reads wait for an answer of a majority of the managers")
         self._lead.begin_round(now)
         self._lead.reads.append(WaitingRead(read_id, held.state.commit_index, self._lead.round))
         self._finish(held, now, all_peers=True)

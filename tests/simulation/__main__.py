@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 
 from tests.simulation.chaos import CHAOS_SECONDS, Options, Result, run_seed
 from tests.simulation.mutants import MUTANTS, Mutant
@@ -69,6 +70,7 @@ def _one(options: argparse.Namespace) -> int:
 def _many(options: argparse.Namespace) -> int:
     began = time.monotonic()
     steps = committed = terms = faults = 0
+    seen: Counter[str] = Counter()
     violations: list[Result] = []
     for seed in range(options.first, options.first + options.seeds):
         try:
@@ -78,12 +80,14 @@ def _many(options: argparse.Namespace) -> int:
             raise
         steps, committed = steps + result.steps, committed + result.committed
         terms, faults = terms + result.terms, faults + result.faults
+        seen.update(result.seen)
         if result.violation:
             violations.append(result)
             if len(violations) <= SHOWN_MAX:
                 print(f"seed {seed}: {result.violation}\n  replay: {_replay(options, seed)}", flush=True)
         elif sys.stderr.isatty() and seed % 100 == 99:
             print(f"\r{seed + 1 - options.first} seeds", end="\r", file=sys.stderr, flush=True)
+    print("seen: " + ", ".join(f"{name} {count}" for name, count in sorted(seen.items())))
     outcome = f"{len(violations)} VIOLATIONS" if violations else "no violation"
     print(f"simulate: {options.seeds} seeds, {options.nodes} managers, {steps} steps, {faults} faults, {terms} terms led, {committed} committed, "
           f"{time.monotonic() - began:.1f} s: {outcome}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER
@@ -35,6 +36,7 @@ class Result:
     committed: int
     terms: int
     faults: int
+    seen: Mapping[str, int]
     violation: str | None = None
     trace: tuple[str, ...] = ()
 
@@ -48,7 +50,7 @@ class Client:
         self._later()
 
     def _later(self) -> None:
-        self.run.world.at(self.run.rng.uniform(0.005, 0.25), self._send, self.attempt)
+        self.run.world.at(self.run.rng.uniform(0.005, self.run.client_pause), self._send, self.attempt)
 
     def _send(self, attempt: int) -> None:
         world = self.run.world
@@ -88,6 +90,7 @@ class Run:
         self.faults = 0
         self.reads = 0
         self.tolerated = (options.nodes - 1) // 2
+        self.client_pause = self.rng.choice((0.03, 0.15, 0.3))
         self.clients = {f"c{n}": Client(self, f"c{n}") for n in range(1, options.clients + 1)}
         self.world.on_answer = lambda wait, reply: self.clients[wait.client].answered(wait, reply)
         self.pace = self.rng.uniform(0.1, 0.5)
@@ -106,7 +109,8 @@ class Run:
         except (Violation, LogFaultError) as error:
             violation = str(error)
             world.note(f"VIOLATION {violation}")
-        return Result(self.seed, world.steps, len(world.checker.ledger), len(world.checker.leaders), self.faults, violation,
+        return Result(self.seed, world.steps, len(world.checker.ledger), len(world.checker.leaders), self.faults,
+                      dict(world.checker.seen), violation,
                       tuple(world.trace or ()))
 
     # --- actors ---
@@ -151,6 +155,7 @@ class Run:
             node = self.rng.choice(list(self.world.managers))
             if self._is_in_place(node):
                 self.world.lose_disk(node)
+                self.world.checker.seen["disks lost"] += 1
                 self.world.at(self.rng.uniform(0.01, 0.5), self.world.start, node)
 
     def missing(self) -> int:

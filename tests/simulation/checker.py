@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from db.replication import AppendReply, majority
@@ -12,6 +13,7 @@ from manager.raft.messages import VoteReply
 from tests.simulation.machine import Machine
 
 if TYPE_CHECKING:
+    from manager.raft.node import Event
     from manager.raft.state import Changes, RaftState
     from tests.simulation.manager import Disk
 
@@ -39,6 +41,7 @@ class Checker:
         self.fold = Machine(Membership())
         self.fingerprints = [self.fold.fingerprint()]  # by index
         self.commands: set[tuple[str, int | None]] = set()  # of clients, in the ledger
+        self.seen: Counter[str] = Counter()  # what a run went through, so that it is known to go through it
         self.acknowledged = 0  # the highest index behind an answer to a client
         self.replies: dict[tuple[str, int], int] = {}  # (client, seq) -> the answer it got first
 
@@ -55,6 +58,8 @@ class Checker:
             start = changes.install.start
             self._agrees_with_ledger(disk, start.position, "R5", "an installed state")
             self.installed[state.node_id, state.disk_id] = start.position
+            self.seen["states installed"] += 1
+        self.seen["tails cut"] += changes.delete_from is not None
         if state.commit_index > before.commit_index:
             self._committed(disk, state.commit_index)
         if changes.leader_term:
@@ -72,6 +77,7 @@ class Checker:
         node, identity, commit = entry.command["node_id"], entry.command["disk_id"], disk.state.commit_index
         if commit > disk.log.start:
             key = commit, disk.log.epoch_at(commit - 1)
+            self.seen["voters added"] += 1
             require(self._holds(node, identity, *key), "R7", f"manager {node} becomes a voter and does not hold index {commit}")
 
     def _holds(self, node: int, identity: str, index: int, term: int) -> bool:
@@ -91,6 +97,7 @@ class Checker:
         """The state as it must be, and the naive twin of its sessions: each (client, sequence) counts once."""
         self.fold.apply(entry)
         if entry.client_id is not None:
+            self.seen["commands repeated"] += (entry.client_id, entry.client_seq) in self.commands
             self.commands.add((entry.client_id, entry.client_seq))
         require(self.fold.total == len(self.commands), "R8", f"{len(self.commands)} commands were applied {self.fold.total} times")
 
@@ -142,6 +149,11 @@ class Checker:
         """Entries of a leader of this term were accepted."""
         require(term >= self.exposed.get(disk.state.disk_id, 0), "R4", f"{disk.state.disk_id} accepts term {term} below its promise")
 
+    def reported(self, node: int, event: Event) -> None:
+        """A node's driver has something to say. Every lost disk here has a new identity, so nobody may be accused of a lost one."""
+        self.seen[event.name] += 1
+        require(event.name != "disk_lost", "R7", f"{node} says: {event.detail}")
+
     # --- what was applied and answered ---
 
     def applied(self, disk: Disk) -> None:
@@ -158,7 +170,9 @@ class Checker:
                 f"{client}/{seq} is acknowledged at {index}, where {entry.client_id}/{entry.client_seq} was committed")
         require(self.replies.setdefault((client, seq), reply) == reply, "R8", f"{client}/{seq} got two answers")
         self.acknowledged = max(self.acknowledged, index)
+        self.seen["commands answered"] += 1
 
     def read(self, index: int, asked_after: int) -> None:
         """A fresh read is confirmed."""
+        self.seen["reads confirmed"] += 1
         require(index >= asked_after, "R6", f"a read at {index} misses what was acknowledged before it began, {asked_after}")

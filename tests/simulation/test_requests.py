@@ -15,8 +15,14 @@ from tests.simulation.requests import run_requests
 @pytest.mark.parametrize("first", range(0, 300, 50))
 def test_every_log_match_and_commit_is_at_a_requests_border(first: int) -> None:
     """Over random schedules with several leaders."""
-    committed = [run_requests(seed) for seed in range(first, first + 50)]
-    assert sum(committed) > 50 * 5, "the schedules commit something"
+    committed = 0
+    for seed in range(first, first + 50):
+        try:
+            committed += run_requests(seed)
+        except Violation as error:
+            error.add_note(f"replay: .venv/bin/python -c 'from tests.simulation.requests import run_requests; run_requests({seed})'")
+            raise
+    assert committed > 50 * 5, "the schedules commit something"
 
 
 def _splits(progress: Progress, log: LogView, *, entries_max: int, end: int | None = None) -> SendPlan | None:

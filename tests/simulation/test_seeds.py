@@ -8,6 +8,8 @@ from tests.simulation.__main__ import main
 from tests.simulation.chaos import Options, run_seed
 
 BLOCK = 100
+GONE_THROUGH = ("campaign", "leading", "step_down", "tails cut", "states installed", "disks lost", "voters added", "crashes between",
+                "commands answered", "commands repeated", "reads confirmed")
 
 
 def _run_block(first: int, nodes: int) -> None:
@@ -15,8 +17,8 @@ def _run_block(first: int, nodes: int) -> None:
     found = [f"seed {result.seed}: {result.violation}; replay: scripts/simulate --seed {result.seed} --nodes {nodes}"
              for result in results if result.violation]
     assert not found, "\n".join(found)
-    assert sum(result.terms for result in results) > 2 * BLOCK, "elections happen"
-    assert sum(result.committed for result in results) > 10 * BLOCK, "commands are committed"
+    missing = {name for name in GONE_THROUGH if not any(result.seen.get(name) for result in results)}
+    assert not missing, "schedules that go through nothing prove nothing"
 
 
 @pytest.mark.parametrize("first", range(0, 1_600, BLOCK))

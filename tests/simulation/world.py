@@ -206,6 +206,7 @@ class World:
     def _carry_out(self, node: int, ready: Ready) -> None:
         manager = self.managers[node]
         for event in ready.events:
+            self.checker.reported(node, event)
             self.note(f"{node} {event.name} in term {event.term}" + (f": {event.detail}" if event.detail else ""))
         self._guard(node, lambda: manager.persist(ready))
         if ready.persist and self._crashes_between(node):
@@ -239,6 +240,7 @@ class World:
     def _crashes_between(self, node: int) -> bool:
         if self.rates.crash_between and self.rng.random() < self.rates.crash_between:
             self.crash(node)
+            self.checker.seen["crashes between"] += 1
             self.at(self.rng.uniform(0.01, 0.6), self.start, node)
             return True
         return False

@@ -8,10 +8,10 @@ from db.replication import AppendReply, Hint, Refusal
 from manager.raft.leader import ReadConfirmed, SnapshotOrder
 from manager.raft.log import Proposal
 from manager.raft.membership import INIT_CLUSTER, REMOVE_MEMBER, SET_MEMBER
-from manager.raft.node import Role
+from manager.raft.node import READS_MAX, Role
 from manager.raft.proposal import plan_propose
 from manager.raft.state import Changes, RaftState
-from myqueue.errors import NotLeaderError, RefusedError
+from myqueue.errors import NotLeaderError, OverloadedError, RefusedError
 from tests.unit.manager.raft.desk import Desk, log_of, members
 
 
@@ -135,6 +135,16 @@ def test_no_read_before_the_marker_is_committed() -> None:
     with pytest.raises(NotLeaderError):
         desk.node.read(desk.held(), "r", now=desk.now)
     desk.node.ready()
+
+
+def test_the_reads_that_wait_are_bounded() -> None:
+    """A leader that is cut off does not pile them up."""
+    desk = _leading()
+    with pytest.raises(OverloadedError):
+        for read_id in range(READS_MAX + 1):
+            desk.node.read(desk.held(), read_id, now=desk.now)
+            desk.node.ready()
+    assert len(desk.node.ready().reads) == 0
 
 
 def test_no_read_at_a_follower() -> None:
