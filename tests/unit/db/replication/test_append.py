@@ -161,6 +161,21 @@ def test_the_same_position_and_epoch_with_another_digest_is_a_fault() -> None:
         plan_append(replica(), log_of(1, 1, words="ab"), request_from(log_of(1, 1, 1, words="axc"), 0, epoch=1))
 
 
+def test_a_repeated_long_append_looks_at_few_entries() -> None:
+    """A view in SQL pays for each look with a query."""
+    looks = []
+
+    class Watched(MemoryLog):
+        def chain_at(self, position: int) -> bytes:
+            looks.append(position)
+            return super().chain_at(position)
+
+    leader = log_of(*[1] * 500)
+    plan = plan_append(replica(), Watched(list(leader.entries)), request_from(leader, 0, epoch=1))
+    assert (plan.reply.matched, plan.insert) == (500, ())
+    assert len(looks) <= 10
+
+
 def test_a_seeding_replica_says_that_it_does_not_count() -> None:
     """Until its log reaches the state it was given, it promises and stores and counts for no majority."""
     leader = log_of(1, 1, 1)
