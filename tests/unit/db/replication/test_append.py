@@ -85,8 +85,9 @@ def test_commit_does_not_pass_the_end_of_the_request() -> None:
 
 
 def test_commit_never_falls() -> None:
-    """R5: an older request with a lower commit leaves ours."""
-    assert plan_append(replica(commit=2), log_of(1, 1), request_from(log_of(1, 1), 0, epoch=1, commit=1)).commit is None
+    """R5: an older request with a lower commit leaves ours, and the same one writes nothing."""
+    for commit in (1, 2):
+        assert plan_append(replica(commit=2), log_of(1, 1), request_from(log_of(1, 1), 0, epoch=1, commit=commit)).commit is None
 
 
 def test_a_heartbeat_matches_its_border_only() -> None:
@@ -117,6 +118,19 @@ def test_the_epoch_before_our_start_is_compared() -> None:
         plan_append(replica(promised=4, commit=3), log_of(1, 1, 2, start=3), request_from(log_of(1, 1, 3, 4), 3, epoch=4))
     with pytest.raises(LogFaultError):
         plan_append(replica(promised=4, commit=3), log_of(1, 1, 2, start=3), request_from(log_of(1, 1, 3, 4), 2, epoch=4))
+
+
+def test_a_request_that_ends_at_our_start_is_compared_too() -> None:
+    """Its last entry is the one whose epoch we remember."""
+    with pytest.raises(LogFaultError, match="before our start"):
+        plan_append(replica(promised=4, commit=2), log_of(1, 2, start=2), request_from(log_of(1, 3), 0, epoch=4))
+
+
+def test_nobody_leads_epoch_nought() -> None:
+    """A fresh replica has promised 0 and leads nothing."""
+    assert not replica(promised=0).leading
+    assert replica(promised=2, leader_epoch=2).leading
+    assert not replica(promised=3, leader_epoch=2).leading
 
 
 def _two_block_request(epoch: int = 1) -> MemoryLog:

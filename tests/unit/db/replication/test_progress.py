@@ -117,13 +117,22 @@ def test_a_send_is_bounded_and_never_splits_a_request() -> None:
     assert plan_send(Progress(next=4), log, entries_max=2) == SendPlan(4, 1, 4)
 
 
+def test_a_shell_may_bound_a_send_by_an_end_of_its_own() -> None:
+    """It counts bytes; nothing beyond that border is sent, and nothing at all where it is the present one."""
+    assert plan_send(Progress(next=1), LOG, entries_max=9, end=3) == SendPlan(1, 1, 3)
+    assert plan_send(Progress(next=1), LOG, entries_max=9, end=99) == SendPlan(1, 1, 5)
+    assert plan_send(Progress(next=3), LOG, entries_max=9, end=3) == SendPlan(3, 2, 3)
+    assert plan_send(Progress(next=3), LOG, entries_max=9, end=1) == SendPlan(3, 2, 3)
+
+
 def test_holders_are_the_leader_and_those_who_acknowledged() -> None:
     """The leader counts its own entries like any other voter's, by disk."""
     shown = [(2, Progress(next=3, matched=3, disk_id="d2")), (3, Progress(next=3))]
     assert holders((1, Holder("d1", 5)), shown) == {1: Holder("d1", 5), 2: Holder("d2", 3)}
 
 
-@pytest.mark.parametrize(("position", "epoch", "accepted"), [(4, 9, True), (4, 2, False), (2, 1, False), (1, 9, False), (9, 3, True)])
+@pytest.mark.parametrize(("position", "epoch", "accepted"), [(4, 9, True), (4, 2, False), (2, 1, False), (2, 9, False),
+                                                            (1, 9, False), (9, 3, True)])
 def test_an_offered_start_is_taken_only_above_ours_and_only_where_its_border_is_not_held(position: int, epoch: int, accepted: bool) -> None:
     """A late snapshot must not throw away entries that were acknowledged behind it."""
     assert accepts_start(log_of(1, 1, 2, 2, 3, start=2), OfferedStart(position, epoch, b"")) is accepted
