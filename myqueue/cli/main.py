@@ -31,6 +31,12 @@ class Group(NamedTuple):
 GROUPS = (
     Group("cluster", "cluster", "start, watch and stop a cluster on this machine"),
     Group("demo", "demo", "start a cluster, send files through it, check every count"),
+    Group("topics", "topics", "list, create and describe topics"),
+    Group("produce", "produce", "send lines or files as messages"),
+    Group("consume", "consume", "write a topic's messages to standard output or a file"),
+    Group("lag", "lag", "show how far a consumer is"),
+    Group("brokers", "brokers", "show the brokers"),
+    Group("health", "health", "show who was heard of lately; exit code 1 where a broker or manager is not alive"),
 )
 
 

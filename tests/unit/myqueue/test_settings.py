@@ -74,7 +74,7 @@ def test_the_sentence_names_the_variable_where_it_came_from_there() -> None:
 
 
 def test_an_unknown_variable_under_the_prefix_stops_the_start_and_names_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="unknown variable MYQUEUE_SAMPLE_PROT: Sample knows .*MYQUEUE_SAMPLE_PORT"):
+    with pytest.raises(ConfigurationError, match=r"unknown variable MYQUEUE_SAMPLE_PROT: Sample knows .*MYQUEUE_SAMPLE_PORT"):
         load(Sample, GIVEN, {"MYQUEUE_SAMPLE_PROT": "1"})
 
 

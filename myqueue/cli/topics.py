@@ -1,0 +1,62 @@
+"""``myqueue topics``: list, create, describe."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from . import render
+from .connecting import add_bootstrap, admin, existing, number
+
+COLUMNS = ("topic", "topic_id", "partitions", "replication_factor")
+PARTITION_COLUMNS = ("partition", "leader", "replicas", "epoch", "status", "start_offset", "end_offset")
+
+
+def add_parser(groups: Any) -> None:
+    """A command for each thing one does with topics."""
+    text = "list, create and describe topics"
+    parser = groups.add_parser("topics", help=text, description=text)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: object, text: str, *, json: bool = True) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        add_bootstrap(made)
+        if json:
+            made.add_argument("--json", action="store_true", help="as JSON")
+        made.set_defaults(run=run)
+        return made
+
+    command("list", _list, "show all topics")
+    create = command("create", _create, "create a topic", json=False)
+    create.add_argument("topic", metavar="TOPIC", help="1 to 249 of A-Z a-z 0-9 . _ -")
+    create.add_argument("--partitions", type=number(1), default=1, metavar="N", help="default: 1")
+    create.add_argument("--replication-factor", type=number(1), default=1, metavar="N", help="default: 1")
+    create.add_argument("--if-not-exists", action="store_true", help="succeed where the topic is there already")
+    describe = command("describe", _describe, "show a topic's partitions with leaders and offsets")
+    describe.add_argument("topic", metavar="TOPIC")
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with admin(arguments) as client:
+        rows = [{column: getattr(topic, column) for column in COLUMNS} for topic in client.topics()]
+    render.show(rows, COLUMNS, as_json=arguments.json, nothing="there are no topics")
+    return 0
+
+
+def _create(arguments: argparse.Namespace) -> int:
+    with admin(arguments) as client:
+        topic = client.create_topic(arguments.topic, partitions=arguments.partitions, replication_factor=arguments.replication_factor,
+                                    exist_ok=arguments.if_not_exists)
+    print(f"topic {topic.topic} has {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
+    return 0
+
+
+def _describe(arguments: argparse.Namespace) -> int:
+    with admin(arguments) as client:
+        topic = client.describe_topic(existing(client, arguments.topic))
+        offsets = {at.partition: ends for at, ends in client.offsets(topic.topic).items()}
+    rows = [asdict(at) | {"start_offset": offsets[at.partition].start, "end_offset": offsets[at.partition].end}
+            for at in topic.partition_list if at.partition in offsets]
+    render.show(rows, PARTITION_COLUMNS, as_json=arguments.json, nothing=f"topic {topic.topic} has no partition yet")
+    return 0

@@ -1,0 +1,199 @@
+"""The command line over a real socket, before a cluster in memory: bytes, exit codes, sentences."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from myqueue.cli.main import main
+from myqueue.errors import UnreachableError
+from myqueue.testing import InMemoryTransport
+from tests.support.served_memory import served
+
+NASTY = b"\n\nfirst\r\n\x00\xff\xfe tab\there\n\n" + bytes(range(256)).replace(b"\n", b"") + b"\nno final LF"
+
+
+@pytest.fixture
+def transport() -> InMemoryTransport:
+    return InMemoryTransport()
+
+
+@pytest.fixture
+def address(transport: InMemoryTransport) -> Iterator[str]:
+    with served(transport) as at:
+        yield at
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    stdout: bytes
+    stderr: bytes
+
+
+@pytest.fixture
+def myqueue(address: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch):
+    """Runs a command in this process, which is quicker than one of its own."""
+    monkeypatch.setenv("MYQUEUE_BOOTSTRAP", address)
+    monkeypatch.delenv("MYQUEUE_TOKEN", raising=False)
+
+    def run(*words: str, stdin: bytes = b"", code: int = 0) -> Done:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        try:
+            ended = main(words)
+        except SystemExit as usage:
+            ended = usage.code
+        sys.stdout.flush()
+        done = Done(*capfdbinary.readouterr())
+        assert code == ended, done.stderr.decode()
+        return done
+
+    return run
+
+
+def values(transport: InMemoryTransport, topic: str = "t", partition: int = 0) -> list[bytes]:
+    return [message.value for message in transport.messages(topic, partition)]
+
+
+def test_a_file_is_split_at_lf_only(myqueue, transport, tmp_path) -> None:
+    """A CR stays, an empty line is an empty message, NULs and all other bytes pass."""
+    file = tmp_path / "nasty"
+    file.write_bytes(NASTY)
+    done = myqueue("produce", "t", str(file))
+    assert NASTY.split(b"\n") == values(transport)
+    assert b"7 messages sent to t\n" == done.stdout
+
+
+@pytest.mark.parametrize(("stdin", "messages"), [
+    (b"", []), (b"\n", [b""]), (b"a", [b"a"]), (b"a\n", [b"a"]), (b"a\n\n", [b"a", b""]), (b"a\r\nb\r\n", [b"a\r", b"b\r"]), (b"\r", [b"\r"]),
+])
+def test_standard_input_is_split_the_same_way(myqueue, transport, stdin: bytes, messages: list[bytes]) -> None:
+    transport.create_topic("t")
+    myqueue("produce", "t", stdin=stdin)
+    assert messages == values(transport)
+
+
+def test_a_text_file_with_a_final_lf_comes_back_equal(myqueue, tmp_path) -> None:
+    content = NASTY + b"\n"
+    (tmp_path / "in").write_bytes(content)
+    myqueue("produce", "t", str(tmp_path / "in"))
+    myqueue("consume", "t", "--timeout", "1", "--output", str(tmp_path / "out"))
+    assert hashlib.sha256(content).hexdigest() == hashlib.sha256((tmp_path / "out").read_bytes()).hexdigest()
+    assert content == myqueue("consume", "t", "--timeout", "1").stdout
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", NASTY, b"x" * (1 << 20)])
+def test_a_whole_file_comes_back_equal(myqueue, transport, tmp_path, content: bytes) -> None:
+    (tmp_path / "in").write_bytes(content)
+    myqueue("produce", "--whole", "t", str(tmp_path / "in"))
+    assert [content] == values(transport)
+    assert content == myqueue("consume", "t", "--max-messages", "1", "--format", "raw").stdout
+
+
+def test_ndjson_tells_all_of_a_message(myqueue, transport) -> None:
+    myqueue("produce", "t", "--key", "k", stdin=b"\xff\ntext\n")
+    lines = [json.loads(line) for line in myqueue("consume", "t", "--timeout", "1", "--format", "ndjson").stdout.splitlines()]
+    assert [{"topic": "t", "partition": 0, "offset": 0, "value_base64": "/w==", "key": "k"},
+            {"topic": "t", "partition": 0, "offset": 1, "value": "text", "key": "k"}] == [
+        {name: value for name, value in line.items() if name != "timestamp"} for line in lines]
+
+
+@pytest.mark.parametrize("words", [["produce", "t"], ["produce", "--whole", "t"]])
+def test_a_message_over_the_limit_is_a_sentence_and_1_and_the_lines_before_it_are_sent(myqueue, transport, words, tmp_path) -> None:
+    (tmp_path / "in").write_bytes((b"" if "--whole" in words else b"before\n") + b"x" * ((1 << 20) + 1))
+    done = myqueue(*words, str(tmp_path / "in"), code=1)
+    assert b"more than 1048576 bytes" in done.stderr
+    assert ([] if "--whole" in words else [b"before"]) == values(transport)
+
+
+def test_undelivered_messages_are_counted_and_the_exit_code_is_1(myqueue, transport) -> None:
+    transport.create_topic("t")
+
+    def away(method: str, url: str) -> None:
+        if url.endswith("/records"):
+            raise UnreachableError
+
+    transport.on_request = away
+    done = myqueue("produce", "t", "--timeout", "1", stdin=b"1\n" * 10, code=1)
+    assert b"10 messages were not delivered" in done.stderr
+    assert b"" == done.stdout
+
+
+def test_a_consumer_goes_on_where_it_committed(myqueue) -> None:
+    myqueue("produce", "t", stdin=b"1\n2\n3\n")
+    first = myqueue("consume", "t", "--max-messages", "2")
+    assert b"1\n2\n" == first.stdout
+    assert b"2 messages from t, consumer 1\n" == first.stderr
+    assert b"3\n" == myqueue("consume", "t", "--consumer-id", "1", "--timeout", "1").stdout
+    lag = json.loads(myqueue("lag", "t", "1", "--json").stdout)
+    assert [{"topic": "t", "partition": 0, "offset": 3, "end_offset": 3, "lag": 0}] == lag
+
+
+def test_latest_shows_nothing_old(myqueue) -> None:
+    myqueue("produce", "t", stdin=b"old\n")
+    assert b"" == myqueue("consume", "t", "--latest", "--timeout", "0.5").stdout
+
+
+def test_topics_are_created_listed_and_described(myqueue) -> None:
+    assert b"there are no topics\n" == myqueue("topics", "list").stdout
+    assert b"topic t has 3 partitions\n" == myqueue("topics", "create", "t", "--partitions", "3").stdout
+    assert b"exists already" in myqueue("topics", "create", "t", code=1).stderr
+    myqueue("topics", "create", "t", "--if-not-exists")
+    assert b"topic  topic_id  partitions  replication_factor\nt             1           3                   1\n" == myqueue("topics", "list").stdout
+    described = json.loads(myqueue("topics", "describe", "t", "--json").stdout)
+    assert [(0, 0), (1, 0), (2, 0)] == [(row["partition"], row["end_offset"]) for row in described]
+
+
+def test_brokers_and_health_are_shown(myqueue, address) -> None:
+    assert str(address.split(":")[1]) in myqueue("brokers").stdout.decode()
+    assert b"alive" in myqueue("health").stdout
+
+
+@pytest.mark.parametrize("words", [["consume", "nope", "--timeout", "1"], ["topics", "describe", "nope"], ["lag", "nope", "1"]])
+def test_a_topic_that_is_not_there_is_one_sentence_and_1(myqueue, words: list[str]) -> None:
+    done = myqueue(*words, code=1)
+    assert b"" == done.stdout
+    assert done.stderr.startswith(b"myqueue: ")
+    assert 1 == done.stderr.count(b"\n")
+    assert b"nope" in done.stderr
+
+
+@pytest.mark.parametrize("words", [
+    ["produce"], ["consume", "t", "--max-messages", "0"], ["consume", "t", "--latest", "--from-beginning"], ["consume", "t", "--timeout", "nan"],
+    ["lag", "t", "x"], ["produce", "t", "--partition", "-1"], ["topics", "create", "t", "--partitions", "1.5"], ["consume", "t", "--format", "xml"],
+])
+def test_wrong_usage_is_2(myqueue, words: list[str]) -> None:
+    assert b"usage:" in myqueue(*words, code=2).stderr
+
+
+@pytest.mark.parametrize("words", [
+    ["produce", "t", "/none/at/all"], ["consume", "t", "--output", "/none/at/all"], ["topics", "list", "--bootstrap", "a:b"],
+    ["topics", "create", "a/b"],
+])
+def test_what_cannot_work_is_one_sentence_and_1(myqueue, transport, words: list[str]) -> None:
+    transport.create_topic("t")
+    assert 1 == myqueue(*words, code=1).stderr.count(b"\n")
+
+
+def test_nobody_at_the_address_is_one_sentence_and_1(myqueue) -> None:
+    done = myqueue("produce", "t", "--bootstrap", "127.0.0.1:1", code=1)
+    assert b"myqueue: no connection to 127.0.0.1:1\n" == done.stderr
+
+
+def test_a_reader_that_went_away_is_no_traceback(address, transport, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"line\n" * 50_000)
+    script = f"'{sys.executable}' -m myqueue produce t '{tmp_path / 'in'}' >&2 && '{sys.executable}' -m myqueue consume t --timeout 2 | head -1"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=40, check=False,
+                          env={"PATH": os.environ["PATH"], "MYQUEUE_BOOTSTRAP": address})
+    assert b"line\n" == done.stdout
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
