@@ -40,6 +40,10 @@ class Finding:
     end_offset: int = -1
     detail: str = ""
 
+    def order(self) -> tuple:
+        """How a report sorts: by place."""
+        return self.node, self.topic, self.partition, self.lsn, self.check, self.detail
+
     def place(self) -> str:
         """Where, for people."""
         where = [self.node]

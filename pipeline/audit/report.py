@@ -41,7 +41,7 @@ class AuditReport:
 
 def build_report(cluster_id: str, version: int, at: str, seconds: float, logs: LogAudit, managers: ManagerAudit) -> AuditReport:
     return AuditReport(cluster_id, version, at, seconds, tuple(logs.partitions), tuple(managers.managers),
-                       tuple(sorted([*logs.findings, *managers.findings])), tuple(sorted([*logs.skipped, *managers.skipped])))
+                       tuple(sorted([*logs.findings, *managers.findings], key=Finding.order)), tuple(sorted([*logs.skipped, *managers.skipped])))
 
 
 def to_json(report: AuditReport) -> dict[str, Any]:

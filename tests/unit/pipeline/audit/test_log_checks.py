@@ -27,7 +27,8 @@ def test_a_sound_head_gives_nothing(changes: dict) -> None:
 
 @pytest.mark.parametrize(("changes", "check", "lsn"), [
     ({"commit_offset": 101}, "commit_position", 10), ({"commit_lsn": 7, "base_at_commit": 70}, "commit_position", 7),
-    ({"commit_lsn": 11}, "commit_position", 11), ({"commit_lsn": None, "commit_offset": None}, "commit_position", -1), ({"end_epoch": 3}, "head_row", 9),
+    ({"commit_lsn": 11}, "commit_position", 11),
+    ({"commit_lsn": None, "commit_offset": None}, "commit_position", -1), ({"end_epoch": 3}, "head_row", 9),
     ({"end_lsn": 12}, "head_row", 9), ({"end_chain": b"x"}, "head_row", 9), ({"fault": "bit rot"}, "fault", -1), ({"last_lsn": None}, "gap", 0)])
 def test_each_contradiction_of_a_head_is_found(changes: dict, check: str, lsn: int) -> None:
     """The check and its place."""

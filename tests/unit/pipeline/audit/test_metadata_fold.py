@@ -56,7 +56,8 @@ def test_a_refused_command_changes_nothing() -> None:
 def test_a_deleted_topic_takes_its_rows_with_it_and_keeps_its_id() -> None:
     """A topic of the same name has a new identity."""
     metadata = Metadata()
-    for index, command in enumerate([BROKER, TOPIC, {"type": "register_producers", "topics": ["t"]}, {"type": "delete_topic", "topic": "t"}, TOPIC], 1):
+    register, delete = {"type": "register_producers", "topics": ["t"]}, {"type": "delete_topic", "topic": "t"}
+    for index, command in enumerate([BROKER, TOPIC, register, delete, TOPIC], 1):
         fold(metadata, index, command)
     assert ([(2,)], [(2, 0), (2, 1), (2, 2)], {}) == (list(metadata.tables["topic"]), list(metadata.tables["partition"]), metadata.tables["producer"])
 

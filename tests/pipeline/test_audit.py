@@ -1,0 +1,146 @@
+"""The audit on real databases: nothing on a sound cluster, and each kind of planted damage found where it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from myqueue.protocol.types import PartitionId, Record
+from pipeline.audit.data_source import execute_in_spark
+from pipeline.audit.logs import Execute, LogAudit, audit_logs, execute_here
+from pipeline.audit.managers import ManagerAudit, audit_managers
+from pipeline.databases import Limits
+from pipeline.jobs.audit import audit
+from pipeline.settings import MEBIBYTE, PipelineSettings
+from tests.pipeline.conftest import FilledCluster, cluster_of
+from tests.support.log_filler import execute
+from tests.support.metadata import LOG
+from tests.support.postgres import PostgresForTests
+from tests.support.wal_filler import fill_wal
+
+pytestmark = pytest.mark.timeout(240)  # the first test of the run also starts Spark, on a machine that may be busy
+OTHER = "decode(repeat('11', 32), 'hex')"
+
+
+def check(cluster: FilledCluster, run: Execute = execute_here, range_bytes: int = 1 << 16) -> LogAudit:
+    return audit_logs(cluster.view(), cluster.view().partitions, Limits(), run, range_bytes=range_bytes, tasks_per_broker=2)
+
+
+def places(audit: LogAudit | ManagerAudit) -> list[tuple]:
+    return [(found.check, found.node, found.topic, found.partition, found.lsn) for found in audit.findings]
+
+
+@pytest.fixture
+def logs(cluster: FilledCluster) -> FilledCluster:
+    """Topic ``a`` on broker 1: marker, lsn 1 to 7 in one segment (6 an offset commit), 8 to 12 in the next; ``b`` on broker 2."""
+    cluster.create_topic("a", topic_id=1, partitions=2)
+    cluster.create_topic("b", topic_id=2, broker=1)
+    filler, a = cluster.fillers[0], PartitionId(1, 0)
+    for number in range(5):
+        filler.append(a, [Record(b"%d" % number, b"k" if number % 2 else None)] * 10)
+    filler.commit_offset(a, "#1", 5)
+    filler.append(a, [Record(b"value", None, (("h", b"x"),), 5)] * 10)
+    filler.roll(1)
+    for number in range(4):
+        filler.append(a, [Record(bytes([number]) * 20_000)] * 1)
+    filler.append(a, [Record(b"tail")] * 10, committed=False)
+    cluster.fillers[1].append(PartitionId(2, 0), [Record(b"b")] * 300)
+    return cluster
+
+
+def test_sound_logs_give_no_finding_and_full_coverage(logs: FilledCluster) -> None:
+    """Whatever the size of the stretches; the uncommitted tail is checked and not counted."""
+    for range_bytes in (1 << 16, 1 << 30):
+        audit = check(logs, range_bytes=range_bytes)
+        assert ([], []) == (audit.findings, audit.skipped)
+        assert [("a", 0, 64, 13), ("a", 1, 0, 1), ("b", 0, 300, 3)] == [(p.topic, p.partition, p.records, p.entries) for p in audit.partitions]
+
+
+@pytest.mark.parametrize(("damage", "expected"), [
+    ('UPDATE log_segment_1 SET "values"[3] = \'\\x31\' WHERE partition = 0 AND lsn = 3', ("chain_content", 3)),
+    ("UPDATE log_segment_1 SET keys[1] = '\\x00' WHERE partition = 0 AND lsn = 2", ("chain_content", 2)),
+    ("UPDATE log_segment_1 SET headers[1] = NULL WHERE partition = 0 AND lsn = 7", ("chain_content", 7)),
+    ("UPDATE log_segment_1 SET timestamps[1] = 6 WHERE partition = 0 AND lsn = 7", ("chain_content", 7)),
+    ("UPDATE log_segment_1 SET producer_id = 5 WHERE partition = 0 AND lsn = 4", ("chain_content", 4)),
+    (f"UPDATE log_segment_1 SET chain = {OTHER} WHERE partition = 0 AND lsn = 4", ("chain_value", 4)),
+    (f"UPDATE log_segment_2 SET chain = {OTHER} WHERE partition = 0 AND lsn = 12", ("chain_content", 12)),
+    ("DELETE FROM log_segment_1 WHERE partition = 0 AND lsn = 0", ("gap", 0)),
+    ("DELETE FROM log_segment_1 WHERE partition = 0 AND lsn = 5", ("gap", 5)),
+    ("DELETE FROM log_segment_1 WHERE partition = 0 AND lsn = 7", ("gap", 7)),
+    ("DELETE FROM log_segment_2 WHERE partition = 0 AND lsn = 12", ("gap", 12)),
+    ("UPDATE partition_commit SET commit_offset = commit_offset - 1 WHERE topic_id = 1 AND partition = 0", ("commit_position", 12)),
+    ("UPDATE partition_commit SET commit_lsn = commit_lsn + 9 WHERE topic_id = 1 AND partition = 0", ("commit_position", 21)),
+    ("UPDATE partition_state SET end_chain = start_chain WHERE topic_id = 1 AND partition = 0", ("head_row", 12)),
+    ("UPDATE partition_state SET end_epoch = 7 WHERE topic_id = 1 AND partition = 0", ("head_row", 12)),
+])
+def test_planted_damage_is_found_once_and_located(logs: FilledCluster, damage: str, expected: tuple[str, int]) -> None:
+    """The kind, the broker, the partition and the lsn, and nothing else; the same by wide stretches as by narrow ones."""
+    assert 1 == execute(logs.urls[0], damage)
+    for range_bytes in (1 << 14, 1 << 30):
+        assert [(expected[0], "broker-1", "a", 0, expected[1])] == places(check(logs, range_bytes=range_bytes))
+
+
+def test_spark_finds_what_the_plain_loop_finds(spark: SparkSession, logs: FilledCluster, tmp_path: Path) -> None:
+    """Two executors of one plan; the report is written and the exit code is 1."""
+    execute(logs.urls[0], "DELETE FROM log_segment_1 WHERE partition = 0 AND lsn IN (2, 5)")
+    execute(logs.urls[1], 'UPDATE log_entry SET "values"[1] = \'\\x00\' WHERE topic_id = 2 AND lsn = 1')
+    here = check(logs)
+    there = check(logs, lambda tasks, limits: execute_in_spark(spark, tasks, limits))
+    assert (sorted(here.findings), here.partitions) == (sorted(there.findings), there.partitions)
+    report, _ = audit(spark, logs.view(), PipelineSettings(out=str(tmp_path), range_bytes=MEBIBYTE))
+    written = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    assert (1, ["gap", "gap", "chain_content"]) == (report.exit_code, [finding["check"] for finding in written["findings"]])
+
+
+def test_a_database_that_cannot_be_reached_makes_the_audit_incomplete(spark: SparkSession, logs: FilledCluster, tmp_path: Path) -> None:
+    """The rest is still checked; the exit code is 2, and the report says what was left out."""
+    logs.server.body["brokers"][1]["database"]["port"] = 1
+    report, _ = audit(spark, logs.view(), PipelineSettings(out=str(tmp_path)))
+    assert (2, ["broker-2"], ["a", "a"]) == (report.exit_code, [s.node for s in report.skipped], [p.topic for p in report.partitions])
+
+
+def test_a_login_without_its_password_is_said_without_it(logs: FilledCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No password at all, and none in the message."""
+    monkeypatch.setenv("PGPASSFILE", "/dev/null")
+    audit = check(logs)
+    assert ["broker-1", "broker-2"] == [skipped.node for skipped in audit.skipped]
+    assert all("password" in skipped.why for skipped in audit.skipped)
+
+
+# --- managers ---
+
+
+@pytest.fixture
+def managers(postgres: PostgresForTests, reader: str) -> Iterator[FilledCluster]:
+    """Three managers that applied the same log of commands."""
+    with cluster_of(postgres, reader, brokers=0, managers=3) as cluster:
+        for url in cluster.urls:
+            fill_wal(url, LOG)
+        yield cluster
+
+
+def test_sound_managers_give_no_finding(managers: FilledCluster) -> None:
+    """Their folds are their tables, and their digests are one."""
+    audit = audit_managers(managers.view().managers, Limits())
+    assert ([], []) == (audit.findings, audit.skipped)
+    assert (3, 1) == (len(audit.managers), len({manager.digest for manager in audit.managers}))
+    assert {len(LOG)} == {manager.applied_index for manager in audit.managers}
+
+
+@pytest.mark.parametrize(("damage", "expected"), [
+    ("UPDATE topic SET config = '{\"x\": 1}' WHERE name = 'logs'", ("wal_fold", 7)),
+    ("UPDATE partition SET leader = 2 WHERE topic_id = 1 AND partition = 0", ("wal_fold", 7)),
+    ("DELETE FROM consumer", ("wal_fold", 15)),
+    ("UPDATE id_counter SET last_id = last_id + 1 WHERE kind = 'topic'", ("wal_fold", 25)),
+    ("DELETE FROM wal WHERE index = 12", ("wal_gap", 12)),
+    ("UPDATE wal SET command = jsonb_set(command, '{host}', '\"evil\"') WHERE index = 5", ("wal_chain", 5)),
+    (f"UPDATE wal SET chain = {OTHER} WHERE index = 9", ("wal_chain", 9)),
+])
+def test_planted_damage_of_a_manager_is_found_once_and_located(managers: FilledCluster, damage: str, expected: tuple[str, int]) -> None:
+    """The kind, the manager and the index, and nothing else."""
+    assert 1 <= execute(managers.urls[1], damage)
+    assert [(expected[0], "manager-2", "", -1, expected[1])] == places(audit_managers(managers.view().managers, Limits()))
