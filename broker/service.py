@@ -81,9 +81,12 @@ class BrokerService:
         handed = self._submit(partition, CommitRequest(consumer, offset, generation), OFFSET_BYTES)
         return handed.offset  # type: ignore[union-attr,return-value]
 
-    def dequeue(self, partition: PartitionId, consumer: str, request_id: str | None = None) -> StoredRecord | None:
-        """Hand out the consumer's next message and move its offset, in one transaction; None when nothing is left."""
-        answer = self._submit(partition, DequeueRequest(consumer, request_id), OFFSET_BYTES)
+    def dequeue(self, partition: PartitionId, consumer: str, request_id: str | None = None, *, known_only: bool = False) -> StoredRecord | None:
+        """Hand out the consumer's next message and move its offset, in one transaction; None when nothing is left.
+
+        With ``known_only``: the message that this request id got before, or None; nothing moves.
+        """
+        answer = self._submit(partition, DequeueRequest(consumer, request_id, known_only), OFFSET_BYTES)
         return answer if isinstance(answer, StoredRecord) else None
 
     def read(self, partition: PartitionId, offset: int | str, *, bytes_max: int, records_max: int, wait_seconds: float = 0.0) -> tuple[int, Slice]:

@@ -47,7 +47,8 @@ def make_blueprint(service: BrokerService, identity: Callable[[], dict[str, Any]
     @face.post(rule(routes.I_DEQUEUE))
     def dequeue(topic_id: str, partition: str) -> Response:
         found, body = _partition([topic_id, partition]), bodies.json_object(request)
-        stored = service.dequeue(found, bodies.consumer_key(body.get("consumer")), bodies.request_id(body.get("request_id")))
+        stored = service.dequeue(found, bodies.consumer_key(body.get("consumer")), bodies.request_id(body.get("request_id")),
+                                 known_only=body.get("known_only") is True)
         if stored is None:
             return jsonify({"empty": True})
         record = stored.record

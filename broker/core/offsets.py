@@ -23,10 +23,15 @@ class CommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class DequeueRequest:
-    """Hand out the consumer's next message. The same ``request_id`` gets the same message again for 5 minutes."""
+    """Hand out the consumer's next message. The same ``request_id`` gets the same message again for 5 minutes.
+
+    ``known_only`` asks for that repetition alone and hands out nothing new: with a request id and no partition, every
+    leader is asked so before one of them may hand out another message.
+    """
 
     consumer: str
     request_id: str | None = None
+    known_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ def plan_dequeue(state: LogState, request: DequeueRequest, readable: LogRange, *
             if before.message_offset < readable.start:
                 raise out_of_range(before.message_offset, readable)
             return OffsetPlan(before.message_offset, None)
+    if request.known_only:
+        return OffsetPlan(None, None)
     offset = next_offset(state, request.consumer, readable)
     if offset < readable.start:
         raise out_of_range(offset, readable)
