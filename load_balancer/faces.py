@@ -5,23 +5,20 @@ from __future__ import annotations
 from flask import Response, jsonify
 
 from myqueue.errors import MyQueueError
-from myqueue.protocol.wire import RETRY_AFTER_SECONDS
 from myqueue.service.app import native_error
+from myqueue.service.arguments import partition_failure, queue_failure
 
 from .core.routing import Face
 
+_FAILURES = {Face.QUEUE: queue_failure, Face.PARTITION: partition_failure}
+
 
 def render(face: Face, error: MyQueueError) -> Response:
-    """The answer for an error: each face's fields, and always what is known of the effect and who failed."""
+    """The answer for an error, as a manager would give it: nobody can tell by the form who refused."""
     if face is Face.NATIVE:
         return native_error(error)
-    body = {"status": "failure"} if face is Face.QUEUE else {"status": "Failure", "reason": error.message}
-    response = jsonify({**body, "message": error.message, "outcome": error.outcome, **_component(error)})
-    response.status_code = error.status
-    if error.status == 503:
-        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    body, status, headers = _FAILURES[face](error)
+    response = jsonify(body)
+    response.status_code = status
+    response.headers.update(headers)
     return response
-
-
-def _component(error: MyQueueError) -> dict[str, str]:
-    return {"component": error.details["component"]} if "component" in error.details else {}

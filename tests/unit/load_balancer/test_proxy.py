@@ -65,12 +65,12 @@ def test_the_body_is_framed_as_asked() -> None:
 
 @pytest.mark.parametrize(("face", "error", "status", "body"), [
     (Face.QUEUE, UnavailableError("m", component="manager-1"), 503,
-     {"status": "failure", "message": "m", "outcome": "not_done", "component": "manager-1"}),
+     {"status": "failure", "message": "m", "code": "unavailable", "outcome": "not_done", "component": "manager-1"}),
     (Face.PARTITION, OutcomeUnknownError("m", component="manager-2"), 503,
-     {"status": "Failure", "reason": "m", "message": "m", "outcome": "unknown", "component": "manager-2"}),
+     {"status": "Failure", "reason": "m", "message": "m", "code": "outcome_unknown", "outcome": "unknown", "component": "manager-2"}),
     (Face.NATIVE, UnavailableError("m", component="broker-1"), 503,
      {"error": {"code": "unavailable", "message": "m", "retriable": True, "outcome": "not_done", "details": {"component": "broker-1"}}}),
-    (Face.QUEUE, TooLargeError("m"), 413, {"status": "failure", "message": "m", "outcome": "not_done"}),
+    (Face.QUEUE, TooLargeError("m"), 413, {"status": "failure", "message": "m", "code": "too_large"}),
 ])
 def test_an_error_takes_the_form_of_the_face(face: Face, error: Exception, status: int, body: dict) -> None:
     with APP.test_request_context("/"):
