@@ -1,0 +1,267 @@
+"""The SDK against real processes and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from myqueue import AdminClient, DeliveryError, Message, MyConsumer, MyProducer, OffsetOutOfRangeError, TopicExistsError, UnknownTopicError
+from myqueue.supervisor import Cluster, ClusterSpec
+from tests.support.clusters import cluster_folder
+from tests.support.lossy_proxy import lossy_proxy
+from tests.support.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+QUIET = 1.0
+_names = iter(range(1_000_000))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two brokers, a manager and the balancer, for all tests of this module."""
+    with cluster_folder() as folder, Cluster(folder, ClusterSpec(brokers=2, managers=1, ports=(0,))) as made:
+        yield made
+
+
+@pytest.fixture
+def broker(cluster: Cluster) -> str:
+    return cluster.bootstrap
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses."""
+    return f"t-{next(_names)}"
+
+
+def read(broker: str, topic: str, quiet: float = QUIET, **options) -> list[Message]:
+    with MyConsumer([topic], broker, **options) as consumer:
+        return list(consumer.get_next(quiet))
+
+
+def numbered(count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(count)]
+
+
+PRODUCER_EXAMPLE = """
+from myqueue import MyProducer
+work = [('A', b"one"), ('B', b"two"), ('A', b"three")]
+producer = MyProducer(topics=['A', 'B'], broker='localhost:9092')
+while producer.can_send():
+    if not work:
+        break
+    topic, data = work.pop(0)
+    producer.send(topic, data)
+producer.stop()
+"""
+CONSUMER_EXAMPLE = """
+from myqueue import MyConsumer
+import threading
+consumer = MyConsumer(topics=['A'], broker='localhost:9092')
+threading.Timer(3, consumer.stop).start()
+for message in consumer.get_next():
+    print(message.topic, message)
+consumer.stop()
+"""
+
+
+def run_script(text: str, broker: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", text.replace("localhost:9092", broker)], capture_output=True, text=True, timeout=50, check=False,
+                          cwd="/", env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)})
+
+
+def test_the_examples_of_the_first_assignment(broker) -> None:
+    """Only the port differs from the text of the assignment."""
+    produced = run_script(PRODUCER_EXAMPLE, broker)
+    assert (0, "", "") == (produced.returncode, produced.stdout, produced.stderr)
+    consumed = run_script(CONSUMER_EXAMPLE, broker)
+    assert (0, "") == (consumed.returncode, consumed.stderr)
+    assert ["A Message(topic='A', partition=0, offset=0, value=b'one'", "A Message(topic='A', partition=0, offset=1, value=b'three'"] == [
+        line.split(", key")[0] for line in consumed.stdout.splitlines()]
+
+
+def test_lost_answers_neither_double_nor_lose_nor_reorder(cluster, topic) -> None:
+    """A thousand numbered messages in requests of ten; the answer of every third request is lost."""
+    with lossy_proxy(cluster.balancer_url, nth=3) as proxy:
+        with MyProducer([topic], proxy.address, batch_records_max=10) as producer:
+            deliveries = [producer.send(topic, value) for value in numbered(1_000)]
+        assert proxy.lost >= 30
+    assert list(range(1_000)) == [delivery.result(0).offset for delivery in deliveries]
+    assert numbered(1_000) == [message.value for message in read(cluster.bootstrap, topic)]
+
+
+def test_every_kind_of_record_comes_back_as_it_was(broker, topic) -> None:
+    whole = bytes(range(256))
+    with MyProducer([topic], broker) as producer:
+        producer.send(topic, whole, key=whole, headers=[("h", whole), ("none", None)], timestamp_us=5)
+        producer.send(topic, b"")
+        producer.send(topic, "zwölf\x00")
+        producer.send(topic, b"x" * (1 << 20))
+    messages = read(broker, topic)
+    assert (whole, whole, (("h", whole), ("none", None)), 5) == (messages[0].value, messages[0].key, messages[0].headers, messages[0].timestamp)
+    assert [b"", "zwölf\x00".encode(), b"x" * (1 << 20)] == [message.value for message in messages[1:]]
+
+
+def test_a_large_batch_over_several_partitions_arrives_whole(broker, topic) -> None:
+    with AdminClient(broker) as admin:
+        admin.create_topic(topic, partitions=4)
+    with MyProducer([topic], broker) as producer:
+        for value in numbered(60_000):
+            producer.send(topic, value)
+    messages = read(broker, topic)
+    assert set(numbered(60_000)) == {message.value for message in messages}
+    assert 60_000 == len(messages)
+    for partition in range(4):
+        numbers = [int(message.value) for message in messages if message.partition == partition]
+        assert sorted(numbers) == numbers, "in order within each partition"
+
+
+def test_keys_stay_together_and_in_order(broker, topic) -> None:
+    with AdminClient(broker) as admin:
+        admin.create_topic(topic, partitions=3)
+    with MyProducer([topic], broker) as producer:
+        for number in range(300):
+            producer.send(topic, b"%d" % number, key=f"k{number % 7}")
+    by_key: dict[bytes, list[tuple[int, int]]] = {}
+    for message in read(broker, topic):
+        by_key.setdefault(message.key, []).append((message.partition, int(message.value)))
+    assert 7 == len(by_key)
+    for found in by_key.values():
+        assert 1 == len({partition for partition, _ in found})
+        assert sorted(found) == found
+
+
+def test_a_consumer_goes_on_where_it_committed(broker, topic) -> None:
+    with MyProducer([topic], broker) as producer:
+        for value in numbered(100):
+            producer.send(topic, value)
+    first = MyConsumer([topic], broker)
+    reading = first.get_next(10.0)
+    assert numbered(40) == [next(reading).value for _ in range(40)]
+    first.commit()
+    first.stop()
+    assert numbered(100)[40:] == [message.value for message in read(broker, topic, consumer_id=first.consumer_ids)]
+    with AdminClient(broker) as admin:
+        assert [(100, 0)] == [(at.offset, at.lag) for at in admin.lag(topic, first.consumer_ids[topic])]
+
+
+def test_latest_sees_only_what_is_sent_afterwards(broker, topic) -> None:
+    with MyProducer([topic], broker) as producer:
+        producer.send(topic, b"old").result(10.0)
+        with MyConsumer([topic], broker, start="latest") as consumer:
+            producer.send(topic, b"new").result(10.0)
+            assert [b"new"] == [message.value for message in consumer.get_next(QUIET)]
+
+
+def test_seek_and_its_bounds(broker, topic) -> None:
+    with MyProducer([topic], broker) as producer:
+        for value in numbered(10):
+            producer.send(topic, value)
+    with MyConsumer([topic], broker) as consumer:
+        consumer.seek(topic, 0, 7)
+        assert numbered(10)[7:] == [message.value for message in consumer.get_next(QUIET)]
+        for offset in (-5, 11, 10**18):
+            with pytest.raises(OffsetOutOfRangeError) as raised:
+                consumer.seek(topic, 0, offset)
+            assert (0, 10) == (raised.value.earliest, raised.value.latest)
+        consumer.seek(topic, 0, 10)
+        assert [] == list(consumer.get_next(0.3))
+
+
+def test_a_waiting_consumer_is_woken_by_a_message(broker, topic) -> None:
+    with MyProducer([topic], broker) as producer, MyConsumer([topic], broker) as consumer:
+        came: list[float] = []
+        reading = threading.Thread(target=lambda: came.extend(time.monotonic() for _ in zip(consumer.get_next(20.0), range(2), strict=False)))
+        reading.start()
+        producer.send(topic, b"first").result(10.0)
+        wait_until(lambda: len(came) == 1, what="the first message")
+        time_of_sending = time.monotonic()
+        producer.send(topic, b"second").result(10.0)
+        wait_until(lambda: len(came) == 2, what="the second message")
+        consumer.stop()
+        reading.join(10.0)
+        assert came[1] - time_of_sending < 1.0
+
+
+def test_unknown_topics_are_named_and_existing_ones_refused(broker, topic) -> None:
+    with pytest.raises(UnknownTopicError) as raised:
+        MyConsumer([f"{topic}-x", f"{topic}-y"], broker)
+    assert [f"{topic}-x", f"{topic}-y"] == sorted(raised.value.topics)
+    with AdminClient(broker) as admin:
+        admin.create_topic(topic)
+        with pytest.raises(TopicExistsError):
+            admin.create_topic(topic)
+        assert 1 == admin.create_topic(topic, exist_ok=True).partitions
+
+
+def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(cluster, topic) -> None:
+    """5,000 messages while their broker dies by kill -9 and is started again; a consumer reads all along."""
+    broker = cluster.bootstrap
+    with MyProducer([topic], broker, batch_records_max=100, delivery_timeout_seconds=60.0) as producer:
+        producer.send(topic, b"0").result(10.0)
+        with AdminClient(broker) as admin:
+            leader = admin.describe_topic(topic).partition_list[0].leader
+            port = next(each["port"] for each in admin.brokers() if each["broker_id"] == leader)
+        node = next(name for name in cluster.names() if cluster.node(name)["url"].endswith(f":{port}"))
+        with MyConsumer([topic], broker) as consumer:
+            seen: list[int] = []
+            reading = threading.Thread(target=lambda: seen.extend(int(message.value) for message in consumer.get_next()))
+            reading.start()
+            for number in range(1, 5_000):
+                producer.send(topic, b"%d" % number)
+                if number == 2_500:
+                    wait_until(lambda: len(seen) > 100, what="the consumer to be under way")
+                    cluster.kill(node)
+            cluster.start(node)
+            producer.flush(50.0)
+            wait_until(lambda: len(seen) >= 5_000, timeout_seconds=30, what="all messages")
+            consumer.stop()
+            reading.join(10.0)
+    assert list(range(5_000)) == seen
+
+
+def test_brokers_away_stop_names_what_was_not_delivered(cluster, topic) -> None:
+    """All brokers are dead: ten accepted, ten reported, within the time."""
+    producer = MyProducer([topic], cluster.bootstrap)
+    producer.send(topic, b"before").result(10.0)
+    brokers = [name for name in cluster.names() if name.startswith("broker")]
+    for node in brokers:
+        cluster.kill(node)
+    try:
+        for value in numbered(10):
+            producer.send(topic, value)
+        with pytest.raises(DeliveryError, match="10 messages were not delivered") as raised:
+            producer.stop(3.0)
+        assert numbered(10) == [undelivered.value for undelivered in raised.value.undelivered]
+    finally:
+        for node in brokers:
+            cluster.start(node)
+
+
+def test_a_script_that_ends_without_stop_has_delivered_everything(broker, topic) -> None:
+    script = f"""
+from myqueue import MyProducer
+producer = MyProducer(broker='localhost:9092')
+for number in range(1000):
+    producer.send('{topic}', b'%d' % number)
+"""
+    ended = run_script(script, broker)
+    assert (0, "") == (ended.returncode, ended.stderr)
+    assert numbered(1_000) == [message.value for message in read(broker, topic)]
+
+
+def test_the_command_line_moves_a_file_byte_for_byte(broker, topic, tmp_path) -> None:
+    content = b"\n\nfirst\r\n\x00\xff\xfe\n" + bytes(range(256)) + b"\n"
+    (tmp_path / "in").write_bytes(content)
+    for words in (["produce", topic, str(tmp_path / "in")], ["consume", topic, "--timeout", "1", "--output", str(tmp_path / "out")],
+                  ["topics", "list"], ["topics", "describe", topic], ["brokers"], ["health"], ["lag", topic, "1"]):
+        done = subprocess.run([sys.executable, "-m", "myqueue", *words, "--bootstrap", broker], capture_output=True, timeout=30, check=False)
+        assert 0 == done.returncode, (words, done.stderr)
+    assert content == (tmp_path / "out").read_bytes()
