@@ -86,10 +86,14 @@ class Desk:
 
     def lead(self) -> Ready:
         """Become leader with the votes of 2; the marker is on disk."""
+        return self.lead_with(2)
+
+    def lead_with(self, *voters: int) -> Ready:
+        """The same with the votes of these."""
         self.time_out()
-        if self.state.current_term == 1:
-            self.vote(2, pre=True)
-            self.vote(2)
+        for pre in (True, False):
+            for voter in voters:
+                self.vote(voter, pre=pre)
         assert self.node.role == "leader"
         return self.advance()
 

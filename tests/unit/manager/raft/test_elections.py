@@ -117,6 +117,15 @@ def test_an_election_ends_when_a_leader_shows_itself() -> None:
     assert desk.node.role is Role.FOLLOWER
 
 
+def test_a_vote_given_meanwhile_does_not_end_a_pre_vote_of_the_same_term() -> None:
+    """Only a leader or another term does."""
+    desk = Desk()
+    desk.time_out()
+    desk.contact = Contact(desk.now + 0.1)
+    desk.tick(0.2)
+    assert desk.node.role is Role.PRE_CANDIDATE
+
+
 def test_an_election_without_a_result_is_tried_again_later() -> None:
     """Split votes: with a fresh random timeout."""
     desk = Desk()

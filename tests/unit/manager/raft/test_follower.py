@@ -159,10 +159,21 @@ def test_a_state_of_a_stale_leader_is_refused() -> None:
     assert (handled.reply.refusal, handled.reply.epoch, handled.changes, handled.contact) == (Refusal.STALE_EPOCH, 5, Changes(), None)
 
 
-def test_a_state_that_contradicts_what_is_committed_is_a_fault() -> None:
-    """R5: committed entries are never replaced."""
+@pytest.mark.parametrize(("position", "start"), [(2, 0), (3, 0), (2, 2)])
+def test_a_state_that_contradicts_what_is_committed_is_a_fault(position: int, start: int) -> None:
+    """R5: committed entries are never replaced, from our start to our commit, both included."""
     with pytest.raises(LogFaultError, match="contradicts"):
-        _handle(_held(1, 2, 2, commit=3), _offer(2, 3))
+        _handle(_held(1, 2, 2, commit=3, start=start), _offer(position, 3))
+
+
+def test_a_state_of_the_present_term_writes_no_term() -> None:
+    """And so keeps the vote that was given in it."""
+    assert _handle(_held(1, term=3, voted_for=2), _offer(5, 3)).changes.term_vote is None
+
+
+def test_a_leader_takes_the_state_of_a_later_one() -> None:
+    """Its own term is over with that."""
+    assert _handle(_held(1, 2, leader_term=2), _offer(5, 3)).changes.term_vote == TermVote(3, None)
 
 
 def test_a_state_from_a_second_leader_of_our_term_is_a_fault() -> None:

@@ -83,6 +83,13 @@ def test_a_round_reaches_everybody_and_repeats_what_got_no_answer() -> None:
     assert _sent(desk.tick(0.2))[1] == (3, 1, 1, 2)
 
 
+def test_a_sign_of_life_is_sent_at_a_border_that_is_held() -> None:
+    """What lies below our start can no longer be named."""
+    desk = Desk(log=log_of(1, 1, 1, start=3), state=RaftState(1, "d1", current_term=1, commit_index=3, applied_index=3))
+    desk.lead()
+    assert _sent(desk.tick(0.15)) == [(2, 3, 0, 3), (3, 3, 0, 3)]
+
+
 def test_a_refused_append_is_tried_further_back() -> None:
     """Raft 5.3: from where the hint says."""
     desk = _leading()
@@ -135,6 +142,19 @@ def test_no_read_before_the_marker_is_committed() -> None:
     with pytest.raises(NotLeaderError):
         desk.node.read(desk.held(), "r", now=desk.now)
     desk.node.ready()
+
+
+def test_a_late_answer_to_an_earlier_round_takes_nothing_back() -> None:
+    """Of five managers two others must have answered the read's round, at any time."""
+    desk = Desk(membership=members(5))
+    desk.lead_with(2, 3)
+    for node in (2, 3):
+        desk.matched(node, 2, round=1)
+    desk.node.read(desk.held(), "r", now=desk.now)
+    desk.node.ready()
+    desk.matched(2, 2, round=2)
+    desk.matched(2, 2, round=1)
+    assert desk.matched(3, 2, round=2).reads == (ReadConfirmed("r", 2),)
 
 
 def test_the_reads_that_wait_are_bounded() -> None:
@@ -192,6 +212,13 @@ def test_the_next_change_waits_for_the_last_one() -> None:
     desk.membership = members(3, index=3)
     with pytest.raises(RefusedError, match="under way"):
         _change(desk, type=REMOVE_MEMBER, node_id=3)
+
+
+def test_the_next_change_begins_once_the_last_one_is_committed() -> None:
+    """Committed, not applied."""
+    desk = _leading()
+    desk.membership = members(3, index=2)
+    assert _change(desk, type=REMOVE_MEMBER, node_id=3).persist.insert[0].command["node_id"] == 3
 
 
 def test_no_change_before_the_marker_is_committed() -> None:

@@ -38,9 +38,13 @@ def test_only_a_leader_of_the_present_term_takes_commands(term: int, leader_term
 
 
 def test_what_waits_for_a_majority_is_bounded() -> None:
-    """A leader that is cut off does not pile up."""
+    """A leader that is cut off does not pile up: two wait here, and the third is one too many."""
+    held = _held(1, 2, 2, commit=1)
+    assert len(plan_propose(held, [Proposal(COMMAND)], uncommitted_max=3).insert) == 1
+    with pytest.raises(OverloadedError, match="2 commands"):
+        plan_propose(held, [Proposal(COMMAND)], uncommitted_max=2)
     with pytest.raises(OverloadedError):
-        plan_propose(_held(1, 2, 2, commit=1), [Proposal(COMMAND)], uncommitted_max=2)
+        plan_propose(held, [Proposal(COMMAND)] * 2, uncommitted_max=3)
 
 
 def test_a_member_command_goes_another_way() -> None:

@@ -17,6 +17,11 @@ def test_a_new_term_ends_a_leadership_by_itself() -> None:
     assert not state_after(leading, Changes(term_vote=TermVote(5, None))).leading
 
 
+def test_nobody_leads_term_nought() -> None:
+    """A fresh manager is in term 0 and leads nothing."""
+    assert not RaftState(1, "d1").leading
+
+
 def test_an_installed_state_moves_applied_and_commit() -> None:
     """Everything below the start is committed and applied."""
     after = state_after(STATE, Changes(install=Install(OfferedStart(9, 3, b""), None)))
