@@ -212,6 +212,8 @@ class PostgresLogStore:
                     raise UnknownPartitionError(f"partition {partition} is not held here")
                 held = _Held(cursor, partition, row)
                 yield held
+                if held.changed:
+                    self._on_event("before_commit")
             except BaseException as error:
                 _roll_back(cursor)
                 if isinstance(error, psycopg2.Error):
@@ -220,7 +222,6 @@ class PostgresLogStore:
             if not held.changed:
                 _roll_back(cursor)  # nothing to keep, and nothing to wait for
                 return
-            self._on_event("before_commit")
             self._finish(connection, cursor, held)
             self._on_event("after_commit")
 
