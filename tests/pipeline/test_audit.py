@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from pipeline.databases import Limits
 from pipeline.jobs.audit import audit
 from pipeline.settings import MEBIBYTE, PipelineSettings
 from tests.pipeline.conftest import FilledCluster, cluster_of
-from tests.support.log_filler import execute
+from tests.support.log_filler import execute, restored
 from tests.support.metadata import LOG
 from tests.support.postgres import PostgresForTests
 from tests.support.wal_filler import fill_wal
@@ -34,22 +35,33 @@ def places(audit: LogAudit | ManagerAudit) -> list[tuple]:
     return [(found.check, found.node, found.topic, found.partition, found.lsn) for found in audit.findings]
 
 
-@pytest.fixture
-def logs(cluster: FilledCluster) -> FilledCluster:
+@pytest.fixture(scope="module")
+def filled(postgres: PostgresForTests, reader: str) -> Iterator[FilledCluster]:
     """Topic ``a`` on broker 1: marker, lsn 1 to 7 in one segment (6 an offset commit), 8 to 12 in the next; ``b`` on broker 2."""
-    cluster.create_topic("a", topic_id=1, partitions=2)
-    cluster.create_topic("b", topic_id=2, broker=1)
-    filler, a = cluster.fillers[0], PartitionId(1, 0)
-    for number in range(5):
-        filler.append(a, [Record(b"%d" % number, b"k" if number % 2 else None)] * 10)
-    filler.commit_offset(a, "#1", 5)
-    filler.append(a, [Record(b"value", None, (("h", b"x"),), 5)] * 10)
-    filler.roll(1)
-    for number in range(4):
-        filler.append(a, [Record(bytes([number]) * 20_000)] * 1)
-    filler.append(a, [Record(b"tail")] * 10, committed=False)
-    cluster.fillers[1].append(PartitionId(2, 0), [Record(b"b")] * 300)
-    return cluster
+    with cluster_of(postgres, reader) as cluster:
+        cluster.create_topic("a", topic_id=1, partitions=2)
+        cluster.create_topic("b", topic_id=2, broker=1)
+        filler, a = cluster.fillers[0], PartitionId(1, 0)
+        for number in range(5):
+            filler.append(a, [Record(b"%d" % number, b"k" if number % 2 else None)] * 10)
+        filler.commit_offset(a, "#1", 5)
+        filler.append(a, [Record(b"value", None, (("h", b"x"),), 5)] * 10)
+        filler.roll(1)
+        for number in range(4):
+            filler.append(a, [Record(bytes([number]) * 20_000)] * 1)
+        filler.append(a, [Record(b"tail")] * 10, committed=False)
+        cluster.fillers[1].append(PartitionId(2, 0), [Record(b"b")] * 300)
+        yield cluster
+
+
+@pytest.fixture
+def logs(filled: FilledCluster) -> Iterator[FilledCluster]:
+    """The filled cluster, undamaged again after the test."""
+    body = copy.deepcopy(filled.server.body)
+    tables = ("log_segment_1", "partition_state", "partition_commit")
+    with restored(filled.urls[0], (*tables, "log_segment_2")), restored(filled.urls[1], tables):
+        yield filled
+    filled.server.body = body
 
 
 def test_sound_logs_give_no_finding_and_full_coverage(logs: FilledCluster) -> None:
@@ -114,13 +126,20 @@ def test_a_login_without_its_password_is_said_without_it(logs: FilledCluster, mo
 # --- managers ---
 
 
-@pytest.fixture
-def managers(postgres: PostgresForTests, reader: str) -> Iterator[FilledCluster]:
+@pytest.fixture(scope="module")
+def filled_managers(postgres: PostgresForTests, reader: str) -> Iterator[FilledCluster]:
     """Three managers that applied the same log of commands."""
     with cluster_of(postgres, reader, brokers=0, managers=3) as cluster:
         for url in cluster.urls:
             fill_wal(url, LOG)
         yield cluster
+
+
+@pytest.fixture
+def managers(filled_managers: FilledCluster) -> Iterator[FilledCluster]:
+    """The filled managers, undamaged again after the test."""
+    with restored(filled_managers.urls[1], ("topic", "partition", "producer", "consumer", "id_counter", "wal")):
+        yield filled_managers
 
 
 def test_sound_managers_give_no_finding(managers: FilledCluster) -> None:
