@@ -1,0 +1,320 @@
+"""A real broker over HTTP: every good form, and every mistake answered at once with a 4xx that says what is wrong."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from myqueue.protocol.batch import BATCH_TYPE, ENTRIES_TYPE, messages_of, pack, pack_values
+from myqueue.protocol.types import Record
+from tests.support.broker_process import BrokerProcess
+from tests.support.manager_stub import ManagerStub
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def topic(broker: BrokerProcess) -> tuple[str, int]:
+    """A fresh topic of two partitions, and its id."""
+    number = next(_numbers)
+    name = f"topic-{number}"
+    broker.appoint(name, topic_id=number, partitions=2)
+    return name, number
+
+
+def records(topic: tuple[str, int], partition: object = 0) -> str:
+    return f"/v1/topics/{topic[0]}/partitions/{partition}/records"
+
+
+def test_json_in_and_out(broker: BrokerProcess, topic):
+    """Text, bytes, keys, headers and times come back as they went in."""
+    sent = {"records": [{"value": "a\0b"}, {"value_base64": base64.b64encode(bytes(range(256))).decode(), "key": "k", "timestamp": 5},
+                        {"value": "", "headers": {"h": "x"}}]}
+    answer = broker.call("POST", records(topic), sent)
+    assert (answer["base_offset"], answer["record_count"], answer["duplicate"], answer["topic"], answer["partition"]) == (0, 3, False, topic[0], 0)
+    read = broker.call("GET", records(topic))
+    assert [record["offset"] for record in read["records"]] == [0, 1, 2]
+    assert read["records"][0]["value"] == "a\0b"
+    assert base64.b64decode(read["records"][1]["value_base64"]) == bytes(range(256))
+    assert (read["records"][1]["key"], read["records"][1]["timestamp"]) == ("k", 5)
+    assert read["records"][2]["headers"] == [{"name": "h", "value": "x"}]
+    assert (read["next_offset"], read["start_offset"], read["end_offset"]) == (3, 0, 3)
+
+
+def test_binary_in_and_out(broker: BrokerProcess, topic):
+    sent = [Record(b"v", b"k", (("h", None),), 7), Record(b"\xff" * 9)]
+    broker.call("POST", records(topic), pack(sent), headers={"Content-Type": BATCH_TYPE})
+    answer = broker.http.get(broker.url + records(topic), headers={"Accept": ENTRIES_TYPE}, timeout=10)
+    assert answer.headers["Content-Type"] == ENTRIES_TYPE
+    assert (answer.headers["MyQueue-Start-Offset"], answer.headers["MyQueue-End-Offset"], answer.headers["MyQueue-Epoch"]) == ("0", "2", "1")
+    found = list(messages_of(answer.content, topic="t", partition=0))
+    assert [Record(one.value, one.key, one.headers) for one in found] == [Record(one.value, one.key, one.headers) for one in sent]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=UTF-8", "APPLICATION/JSON", None])
+def test_json_under_any_spelling(broker: BrokerProcess, topic, kind: str | None):
+    """Any case, any charset parameter, no content type at all."""
+    answer = broker.http.post(broker.url + records(topic), data=b'{"value": "x"}', headers={"Content-Type": kind}, timeout=10)
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/json", None])
+def test_json_is_what_is_read_without_asking(broker: BrokerProcess, topic, accept: str | None):
+    answer = broker.http.get(broker.url + records(topic), headers={"Accept": accept}, timeout=10)
+    assert answer.json()["records"] == []
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/vnd.myqueue.batch.v2", "application/x-www-form-urlencoded"])
+def test_a_foreign_type_is_415_with_the_good_ones(broker: BrokerProcess, topic, kind: str):
+    error = broker.call("POST", records(topic), b"x", headers={"Content-Type": kind}, status=415)["error"]
+    assert error["details"]["supported"] == [BATCH_TYPE, "application/json"]
+
+
+@pytest.mark.parametrize("partition", ["-1", "2147483648", "9223372036854775808", "abc", "1.5", "%20", "0x1", "１", "9" * 40])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_odd_partitions_are_refused(broker: BrokerProcess, topic, method: str, partition: str):
+    """At once, and the process lives."""
+    began = time.monotonic()
+    error = broker.call(method, records(topic, partition), {"value": "x"} if method == "POST" else None, status=400)["error"]
+    assert error["code"] == "bad_request"
+    assert time.monotonic() - began < 1
+
+
+def test_an_empty_partition_is_no_path(broker: BrokerProcess, topic):
+    assert broker.call("GET", records(topic, ""), status=404)["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"nonsense", b"{", b"[]", b"null", b"1", b'"x"', b"{}", b'{"records": []}', b'{"records": {}}', b'{"records": [1]}', b'{"value": 1}',
+    b'{"value": null}', b'{"value": "x", "value_base64": "eA=="}', b'{"value_base64": "***"}', b'{"value_base64": 1}', b'{"value": "x", "more": 1}',
+    b'{"value": "x", "timestamp": true}', b'{"value": "x", "timestamp": -1}', b'{"value": "x", "timestamp": 1.5}', b'{"value": "x", "timestamp": NaN}',
+    b'{"value": "x", "headers": [1]}', b'{"value": "x", "headers": {"h": 1}}', b'{"value": "\\ud800"}', b'{"value": "x", "key": 5}', b"\xff\xfe\xff",
+    b'{"records": [{"value": "good"}, {"value": 5}]}', b'{"records": [{"value": "x"}], "key": "k"}', b"[" * 100_000, b'{"value": ' + b"9" * 5_000 + b"}",
+])
+def test_bad_json_stores_nothing(broker: BrokerProcess, topic, body: bytes):
+    """400 with a reason; of a batch with one bad record nothing is stored."""
+    assert broker.call("POST", records(topic), body, status=400)["error"]["outcome"] == "not_done"
+    assert broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"] == 0
+
+
+@pytest.mark.parametrize("body", [b"", b"MQB1", b"MQB1rubbish", pack_values([b"x"])[:-1], pack_values([b"x"]) + b"y", b"MQB2" + pack_values([b"x"])[4:]])
+def test_bad_batches_store_nothing(broker: BrokerProcess, topic, body: bytes):
+    error = broker.call("POST", records(topic), body, headers={"Content-Type": BATCH_TYPE}, status=400)["error"]
+    assert error["code"] == "corrupt_batch"
+    assert broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"] == 0
+
+
+def test_too_large_is_413(broker: BrokerProcess, topic):
+    """A record of exactly 1 MiB passes; one byte more does not, nor 20 MiB; the large one comes back however small the bound."""
+    limit = 1 << 20
+    for size, status in [(limit - 1, 200), (limit, 200), (limit + 1, 413), (8 << 20, 413)]:
+        answer = broker.http.post(broker.url + records(topic), data=pack([Record(b"x" * size)]), headers={"Content-Type": BATCH_TYPE}, timeout=30)
+        assert answer.status_code == status, (size, answer.text[:200])
+    broker.call("POST", records(topic), {"value": "y" * (limit + 1)}, status=413)
+    for offset in (0, 1):
+        read = broker.call("GET", records(topic), offset=offset, max_bytes=1_000)
+        assert [len(record["value"]) for record in read["records"]] == [limit - 1 + offset]
+    assert broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"] == 2
+
+
+@pytest.mark.parametrize("headers", [
+    {"Producer-Id": "1"}, {"Producer-Id": "1", "Producer-Epoch": "0"}, {"Producer-Id": "0", "Producer-Epoch": "0", "Producer-Seq": "0"},
+    {"Producer-Id": "x", "Producer-Epoch": "0", "Producer-Seq": "0"}, {"Producer-Id": "1", "Producer-Epoch": "2147483648", "Producer-Seq": "0"},
+    {"Producer-Id": "1", "Producer-Epoch": "0", "Producer-Seq": "-1"}])
+def test_bad_sequence_headers_are_refused(broker: BrokerProcess, topic, headers: dict[str, str]):
+    broker.call("POST", records(topic), {"value": "x"}, headers=headers, status=400)
+
+
+def test_a_retry_is_answered_with_its_first_offset(broker: BrokerProcess, topic):
+    """A gap is refused and says what is expected; an older epoch is fenced."""
+    def send(seq: int, epoch: int = 0, status: int = 200):
+        headers = {"Producer-Id": "9", "Producer-Epoch": str(epoch), "Producer-Seq": str(seq)}
+        return broker.call("POST", records(topic), {"value": f"{epoch}-{seq}"}, headers=headers, status=status)
+
+    assert [send(0)["base_offset"], send(1)["base_offset"]] == [0, 1]
+    again = send(0)
+    assert (again["base_offset"], again["duplicate"]) == (0, True)
+    gap = send(5, status=409)["error"]
+    assert (gap["code"], gap["details"]["expected_seq"], gap["retriable"]) == ("sequence_gap", 2, True)
+    assert send(0, epoch=1)["base_offset"] == 2
+    assert send(2, status=409)["error"]["code"] == "producer_fenced"
+    for seq in range(1, 10):
+        send(seq, epoch=1)
+    assert send(0, epoch=1, status=409)["error"]["code"] == "duplicate_sequence"
+
+
+def test_reads_are_exact_for_people(broker: BrokerProcess, topic):
+    """max_records to the record, and next_offset goes on where it ended."""
+    broker.call("POST", records(topic), {"records": [{"value": str(number)} for number in range(10)]})
+    offset, seen = 0, []
+    while page := broker.call("GET", records(topic), offset=offset, max_records=3):
+        if not page["records"]:
+            break
+        assert len(page["records"]) <= 3
+        seen += [record["value"] for record in page["records"]]
+        offset = page["next_offset"]
+    assert seen == [str(number) for number in range(10)]
+
+
+@pytest.mark.parametrize(("offset", "status"), [(0, 200), (9, 200), (10, 200), ("earliest", 200), ("latest", 200), (11, 416), (10**18, 416), (-5, 416),
+                                                ("", 400), ("x", 400), (1.5, 400), (10**30, 400)])
+def test_offsets_of_a_read(broker: BrokerProcess, topic, offset: object, status: int):
+    """Inside the log data, at its end nothing, outside an error that names what there is."""
+    broker.call("POST", records(topic), {"records": [{"value": "x"}] * 10})
+    answer = broker.call("GET", records(topic), offset=offset, status=status)
+    if status == 416:
+        assert (answer["error"]["details"]["earliest"], answer["error"]["details"]["latest"]) == (0, 10)
+    if status == 200:
+        assert len(answer["records"]) == (0 if offset in (10, "latest") else 1 if offset == 9 else 10)
+
+
+@pytest.mark.parametrize("bad", [{"max_records": "0"}, {"max_records": "x"}, {"max_bytes": "-1"}, {"wait_seconds": "x"}, {"wait_seconds": "-1"},
+                                 {"wait_seconds": "nan"}, {"wait_seconds": "inf"}])
+def test_bad_arguments_of_a_read(broker: BrokerProcess, topic, bad: dict[str, str]):
+    broker.call("GET", records(topic), status=400, **bad)
+
+
+def test_a_long_poll_answers_when_data_comes(broker: BrokerProcess, topic):
+    """Within 250 ms after the append was answered, and other requests are served meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(broker.call, "GET", records(topic), wait_seconds=20)
+        for _ in range(10):
+            broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")
+        assert not waiting.done()
+        broker.call("POST", records(topic), {"value": "x"})
+        answered = time.monotonic()
+        assert [record["value"] for record in waiting.result(5)["records"]] == ["x"]
+        assert time.monotonic() - answered < 0.25
+    began = time.monotonic()
+    assert broker.call("GET", records(topic), offset=1, wait_seconds=0.5)["records"] == []
+    assert 0.5 <= time.monotonic() - began < 3
+
+
+def test_unknown_topics_and_partitions(broker: BrokerProcess, managers: ManagerStub, topic):
+    """No such topic; no such partition, with the count; held by another broker, named. Each at once."""
+    managers.describe_topic("elsewhere", partitions=3, leaders={0: 2})
+    managers.describe_topic(topic[0], partitions=2)
+    for method, body in (("GET", None), ("POST", {"value": "x"})):
+        began = time.monotonic()
+        assert broker.call(method, records(("nowhere", 0)), body, status=404)["error"]["code"] == "unknown_topic"
+        error = broker.call(method, records(topic, 7), body, status=404)["error"]
+        assert (error["code"], error["details"]["partitions"]) == ("unknown_partition", 2)
+        error = broker.call(method, records(("elsewhere", 0)), body, status=503)["error"]
+        assert (error["code"], error["details"]["leader"]) == ("not_leader", 2)
+        assert time.monotonic() - began < 2
+    broker.call("GET", records(("bad%20name", 0)), status=400)
+
+
+def test_a_topic_made_again_is_another_one(broker: BrokerProcess, topic):
+    """Dropped, its reads end; of the same name with another id, it begins empty."""
+    broker.call("POST", records(topic), {"value": "old"})
+    broker.call("POST", "/internal/partitions/drop", {"topic_ids": [topic[1]]})
+    broker.call("GET", records(topic), status=404)
+    broker.appoint(topic[0], topic_id=topic[1] + 1_000)
+    assert broker.call("POST", records(topic), {"value": "new"})["base_offset"] == 0
+
+
+def test_offsets_of_a_consumer(broker: BrokerProcess, topic):
+    path = f"/v1/topics/{topic[0]}/partitions/0/offsets/7"
+    broker.call("POST", records(topic), {"records": [{"value": "x"}] * 5})
+    assert broker.call("GET", path) == {"consumer_id": 7, "offset": None}
+    assert broker.call("PUT", path, {"offset": 3}) == {"consumer_id": 7, "offset": 3}
+    assert broker.call("GET", path)["offset"] == 3
+    assert broker.call("PUT", path, {"offset": 6}, status=416)["error"]["details"]["latest"] == 5
+    for body in ({}, {"offset": "x"}, {"offset": True}, {"offset": -1}, {"offset": 1, "more": 2}, []):
+        broker.call("PUT", path, body, status=400)
+    broker.call("GET", path.replace("/7", "/x"), status=400)
+    assert broker.call("GET", path)["offset"] == 3
+
+
+# --- between nodes ---
+
+
+def test_dequeue_and_sizes(broker: BrokerProcess, topic):
+    base = f"/internal/partitions/{topic[1]}/0"
+    broker.call("POST", base + "/records", {"records": [{"value": "a", "key": "k"}, {"value_base64": "/w=="}]})
+    assert broker.call("POST", "/internal/sizes", {"consumer": "#7", "partitions": [[topic[1], 0], [topic[1], 1]]}) == {"sizes": [2, 0]}
+    assert broker.call("POST", base + "/dequeue", {"consumer": "#7", "request_id": "r", "known_only": True}) == {"empty": True}
+    first = broker.call("POST", base + "/dequeue", {"consumer": "#7", "request_id": "r"})
+    assert (first["offset"], first["value"], first["key"]) == (0, "a", "k")
+    assert broker.call("POST", base + "/dequeue", {"consumer": "#7", "request_id": "r"}) == first
+    assert broker.call("POST", base + "/dequeue", {"consumer": "#7", "request_id": "r", "known_only": True}) == first
+    assert broker.call("POST", base + "/dequeue", {"consumer": "#7"})["value_base64"] == "/w=="
+    assert broker.call("POST", base + "/dequeue", {"consumer": "#7"}) == {"empty": True}
+    assert broker.call("POST", base + "/offsets", {"consumer": "#8", "start": "latest"}) == {"offset": 2}
+    assert broker.call("POST", base + "/offsets", {"consumer": "#7", "offset": 1}) == {"offset": 1}
+    assert broker.call("POST", "/internal/sizes", {"consumer": "#7", "partitions": [[topic[1], 0]]}) == {"sizes": [1]}
+    for body in ({}, {"consumer": ""}, {"consumer": 7}, {"consumer": "#7", "request_id": 5}, {"consumer": "a\0b"}, []):
+        broker.call("POST", base + "/dequeue", body, status=400)
+    for body in ({"consumer": "#7"}, {"consumer": "#7", "offset": 1, "start": "latest"}, {"consumer": "#7", "start": "middle"}):
+        broker.call("POST", base + "/offsets", body, status=400)
+    for partitions in (None, [1], [[1]], [["x", 0]], [[1, -1]]):
+        broker.call("POST", "/internal/sizes", {"consumer": "#7", "partitions": partitions}, status=400)
+
+
+def test_one_refused_appointment_does_not_keep_the_others(broker: BrokerProcess, topic):
+    who = broker.call("GET", "/internal/identity")
+    good = {"topic_id": topic[1], "topic": topic[0], "config": {}, "epoch": 2, "replication_factor": 1, "voters": {"1": who["disk_id"]}}
+    results = broker.call("POST", "/internal/partitions/appoint", {"appointments": [
+        {**good, "partition": 0, "voters": {"1": "another disk"}}, {**good, "partition": 1}, {**good, "partition": 1, "epoch": 1}]})["results"]
+    assert [(result["ok"], result.get("promised_epoch")) for result in results] == [(False, None), (True, 2), (False, None)]
+    assert results[2]["error"]["details"]["promised_epoch"] == 2
+    for bad in ({}, {**good, "partition": -1}, {**good, "partition": 0, "epoch": 0}, {**good, "partition": 0, "voters": []}, 5):
+        broker.call("POST", "/internal/partitions/appoint", {"appointments": [bad]}, status=400)
+
+
+# --- partition face ---
+
+
+def test_partition_face(broker: BrokerProcess, managers: ManagerStub, topic):
+    """Arguments by any alias, in query, form or body; partition 0 is a value; nothing left is a success."""
+    assert broker.call("GET", "/")["status"] == "Success"
+    sent = broker.call("POST", "/logs", {"topic_name": topic[0], "partition_number": 0, "producer_id": 1, "log_message": "one"}, status=201)
+    assert (sent["status"], sent["partition_id"], sent["offset"]) == ("Success", 0, 0)
+    form = {"topic": topic[0], "partition": "0", "message": "two"}
+    assert broker.http.post(broker.url + "/messages", data=form, timeout=10).status_code == 201
+    got = broker.call("GET", "/logs", consumer_id=5, name=topic[0], partition_index=0)
+    assert (got["message"], got["partition_id"], got["offset"]) == ("one", 0, 0)
+    assert broker.call("GET", "/messages", {"consumer_id": "5", "topic": topic[0], "partition_id": 0})["message"] == "two"
+    empty = broker.call("GET", "/logs", consumer_id=5, topic=topic[0], partition=0)
+    assert (empty["status"], empty["empty"], empty["message"]) == ("Success", True, "No unread messages found")
+    held = broker.call("GET", "/partitions", topic=topic[0])["partitions"]
+    assert [(one["partition_id"], one["is_leader"], one["end_offset"]) for one in held] == [(0, True, 2), (1, True, 0)]
+    status = broker.call("GET", "/raft_status", topic=topic[0], partition=0)
+    assert (status["is_leader"], status["leader"], status["has_quorum"], status["raft_term"]) == (True, 1, True, 1)
+    before = len(managers.passed_on)
+    assert broker.call("POST", "/consumers", {"topic": topic[0]}, status=201)["consumer_id"] == 7
+    assert [path for path, _ in managers.passed_on[before:]] == ["/consumers"]
+
+
+@pytest.mark.parametrize("body", [
+    {}, {"message": "x"}, {"topic": "{topic}", "partition": 0}, {"topic": "{topic}", "message": "x"}, {"topic": "{topic}", "partition": 0, "message": 5},
+    {"topic": "{topic}", "partition": True, "message": "x"}, {"topic": "{topic}", "partition": 9, "message": "x"},
+    {"topic": "{topic}", "topic_name": "other", "partition": 0, "message": "x"}, {"topic": "nowhere", "partition": 0, "message": "x"},
+    {"topic": "{topic}", "partition": 0, "message": "x", "producer_id": "x"}, {"topic": ["x"], "partition": 0, "message": "x"}])
+def test_mistakes_of_the_partition_face(broker: BrokerProcess, managers: ManagerStub, topic, body: dict):
+    """400 with the same text as reason and message."""
+    managers.describe_topic(topic[0], partitions=2)
+    filled = {name: topic[0] if value == "{topic}" else value for name, value in body.items()}
+    answer = broker.call("POST", "/logs", filled, status=400)
+    assert answer["status"] == "Failure"
+    assert answer["reason"] == answer["message"] != ""
+
+
+def test_one_slow_request_does_not_delay_others(broker: BrokerProcess, topic):
+    """A client that sends a byte now and then holds one thread, and nobody else."""
+    slow = socket.create_connection(("127.0.0.1", broker.port), timeout=10)
+    try:
+        slow.sendall(f"POST {records(topic)} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n".encode())
+        began = time.monotonic()
+        with ThreadPoolExecutor(32) as pool:
+            answers = list(pool.map(lambda number: broker.call("POST", records(topic), {"value": str(number)}), range(32)))
+        assert sorted(answer["base_offset"] for answer in answers) == list(range(32))
+        assert time.monotonic() - began < 10
+    finally:
+        slow.close()
