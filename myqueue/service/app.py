@@ -42,6 +42,7 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
     app.config["MAX_CONTENT_LENGTH"] = body_bytes_max
     app.json.sort_keys = False  # type: ignore[attr-defined]
     app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False  # an empty part of a path is no path: never a redirect to another route
     app.extensions["lifecycle"] = lifecycle
     clock = SystemClock()
 
