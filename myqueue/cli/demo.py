@@ -81,7 +81,7 @@ class Demo:
         self._sources, self._keep, self._brokers, self._managers = sources, keep, brokers, managers
         self._clock = SystemClock()
         self._began = self._clock.monotonic()
-        self._folder = Path(tempfile.mkdtemp(prefix="myqueue-demo-", dir="/var/tmp" if os.geteuid() == 0 else None))  # noqa: S108
+        self._folder = Path(tempfile.mkdtemp(prefix="myqueue-demo-", dir=os.environ.get("TMPDIR") or "/var/tmp"))  # noqa: S108 - a random name, made for us alone
         self._folder.chmod(0o711)  # PostgreSQL runs as another user where we are root
         self._out = (out or self._folder / "out").resolve()
         self._out_is_kept = out is not None or keep
