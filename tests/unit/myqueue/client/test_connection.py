@@ -99,3 +99,11 @@ def test_after_close_nothing_is_repeated(connection, transport) -> None:
 def test_an_answer_that_the_caller_caused_keeps_its_class(connection, transport) -> None:
     with pytest.raises(BadRequestError):
         connection.partition_call(TopicPartition("a", 0), "POST", PARTITION_PATH + "/records", body=b"nonsense")
+
+
+def test_a_manager_that_is_behind_neither_replaces_the_picture_nor_settles_the_doubt(connection, transport) -> None:
+    connection.refresh_until(["a"], 1.0)
+    known, connection.is_stale = connection.snapshot, True
+    transport._version -= 1
+    assert known is connection.refresh()
+    assert connection.is_stale

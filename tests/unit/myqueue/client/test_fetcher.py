@@ -188,3 +188,22 @@ def test_polls_get_shorter_where_partitions_outnumber_the_threads() -> None:
 def test_a_body_that_is_cut_off_is_an_error_and_no_end(body: bytes) -> None:
     with pytest.raises(CorruptBatchError):
         batch.end_offset_of(body)
+
+
+def test_an_error_on_its_way_during_a_seek_is_dropped_too() -> None:
+    """The old position was out of the log; the new one is not, and must not be told of it."""
+    world = World()
+    world.store(*[b"%d" % number for number in range(10)])
+    world.transport._partitions[TopicPartition("a", 0)].offsets[7] = 2
+    world.fetcher.resolve(world.reader())
+    world.transport.trim("a", 0, 5)
+
+    def seek_once(method: str, url: str) -> None:
+        world.transport.on_request = None
+        world.seek(6)
+
+    world.transport.on_request = seek_once
+    world.fetcher.run_once()
+    assert [] == list(world.fetcher.ready)
+    assert 0 == world.reader().failures
+    assert b"6" == world.drain()[0]
