@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -47,21 +46,42 @@ def libpq_uri(address: DatabaseAddress, limits: Limits) -> str:
     return f"postgresql://{quote(address.user, safe='')}@{host}:{address.port}/{quote(address.name, safe='')}?{query}"
 
 
+class Database:
+    """A database of a node: connected on first use, and again after the connection broke."""
+
+    def __init__(self, address: DatabaseAddress, limits: Limits) -> None:
+        self._address, self._limits = address, limits
+        self._connection: psycopg2.extensions.connection | None = None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[psycopg2.extensions.cursor]:
+        """A cursor whose statements all see one snapshot (REPEATABLE READ, read only); the transaction ends with the block.
+
+        Raises:
+            UnreachableError: there is no connection, or it broke, or a statement took too long or was refused.
+        """
+        try:
+            if self._connection is None:
+                self._connection = psycopg2.connect(libpq_uri(self._address, self._limits))
+                self._connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
+            with self._connection.cursor() as cursor:
+                yield cursor
+            self._connection.rollback()
+        except psycopg2.Error as error:
+            self.close()
+            raise UnreachableError(f"{self._address}: {_first_line(error)}") from error
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
 @contextmanager
 def snapshot_cursor(address: DatabaseAddress, limits: Limits) -> Iterator[psycopg2.extensions.cursor]:
-    """A cursor whose statements all see one snapshot (REPEATABLE READ, read only).
-
-    Raises:
-        UnreachableError: there is no connection, or it broke, or a statement took too long.
-    """
-    try:
-        with closing(psycopg2.connect(libpq_uri(address, limits))) as connection:
-            connection.set_session(isolation_level="REPEATABLE READ", readonly=True)
-            with connection.cursor() as cursor:
-                yield cursor
-            connection.rollback()
-    except psycopg2.OperationalError as error:
-        raise UnreachableError(f"{address}: {_first_line(error)}") from error
+    """One snapshot on a connection of its own. Raises UnreachableError."""
+    with closing(Database(address, limits)) as database, database.snapshot() as cursor:
+        yield cursor
 
 
 def _first_line(error: Exception) -> str:
@@ -104,7 +124,3 @@ class ArrowConnection:
     def close(self) -> None:
         self._connection.close()
 
-
-def password_file_exists() -> bool:
-    """Whether libpq will find a password file: PGPASSFILE, else ~/.pgpass."""
-    return os.path.isfile(os.environ.get("PGPASSFILE") or os.path.expanduser("~/.pgpass"))

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from .. import schemas
 from ..databases import Limits
-from .log_checks import Damage, StretchFacts, check_stretch
+from .log_checks import Damage, StretchFacts, check_task
 from .stretches import Stretch, tasks_from_json, tasks_to_json
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class AuditReader(DataSourceReader):
 
     def read(self, partition: InputPartition | None) -> Iterator[tuple]:
         stretches = [] if partition is None or partition.value is None else partition.value
-        for stretch in stretches:
-            fact = check_stretch(stretch, self._limits)
+        for fact in check_task(stretches, self._limits):
             damage = [(d.check, d.lsn, d.start_offset, d.end_offset, d.detail) for d in fact.damage]
             yield (fact.broker_id, fact.topic, fact.partition, fact.from_lsn, fact.to_lsn, fact.entries, fact.records,
                    fact.committed_records, damage, fact.damage_count, fact.error)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg2
-import psycopg2.extensions
-
 from myqueue.errors import MyQueueError
 
-from ..databases import Limits, rows_of, snapshot_cursor
+from ..cluster import DatabaseAddress
+from ..databases import Database, Limits, rows_of
 from . import statements
 from .findings import Finding
 from .stretches import Stretch
@@ -88,47 +85,58 @@ def _judge_end(head: dict[str, Any]) -> Iterator[Damage]:
 # --- stretches ---
 
 
-def check_stretch(stretch: Stretch, limits: Limits) -> StretchFacts:
-    """Check one stretch. A database that cannot be reached is a fact too (``error``), so that the other stretches are still checked."""
-    place = (stretch.broker_id, stretch.topic, stretch.partition, stretch.from_lsn, stretch.to_lsn)
+def check_task(stretches: Sequence[Stretch], limits: Limits) -> Iterator[StretchFacts]:
+    """Check a task's stretches one after the other. A database that cannot be reached is a fact too (``error``): the others are still checked."""
+    databases: dict[DatabaseAddress, Database] = {}
     try:
-        summary, damaged = _ask(stretch, limits)
-    except (MyQueueError, psycopg2.Error) as error:
-        return StretchFacts(*place, error=(str(error).strip() or repr(error)).splitlines()[0])
-    found = [damage for row in damaged for damage in judge_entry(row)] + summary["tail"]
-    return StretchFacts(*place, summary["entries"], summary["records"], summary["committed_records"], tuple(found),
-                        max(summary["damaged"] + len(summary["tail"]), len(found)))
+        for stretch in stretches:
+            database = databases.setdefault(stretch.database, Database(stretch.database, limits))
+            try:
+                yield check_stretch(stretch, database)
+            except MyQueueError as error:
+                yield StretchFacts(*_place(stretch), error=error.message)
+    finally:
+        for database in databases.values():
+            database.close()
 
 
-def _ask(stretch: Stretch, limits: Limits) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def check_stretch(stretch: Stretch, database: Database) -> StretchFacts:
+    """Check one stretch, in short transactions: no segment is held longer than a statement needs. Raises UnreachableError."""
     parameters = {"topic_id": stretch.topic_id, "partition": stretch.partition, "from_lsn": stretch.from_lsn, "to_lsn": stretch.to_lsn,
-                  "commit_lsn": stretch.commit_lsn, "limit": DAMAGE_SHOWN_MAX}
-
-    def snapshot() -> AbstractContextManager[psycopg2.extensions.cursor]:
-        return snapshot_cursor(stretch.database, limits)  # short transactions: no segment is held longer than a statement needs
-
-    parameters |= _before(stretch, snapshot)
-    with snapshot() as cursor:
+                  "commit_lsn": stretch.commit_lsn, "limit": DAMAGE_SHOWN_MAX, **_before(stretch, database)}
+    with database.snapshot() as cursor:
         summary = rows_of(cursor, statements.summary(stretch.segment_id), parameters)[0]
         damaged = rows_of(cursor, statements.damage(stretch.segment_id), parameters) if summary["damaged"] else []
-    summary["tail"] = []
+    tail = _missing_tail(stretch, database, parameters, summary)
+    found = [damage for row in damaged for damage in judge_entry(row)] + tail
+    return StretchFacts(*_place(stretch), summary["entries"], summary["records"], summary["committed_records"], tuple(found),
+                        max(summary["damaged"] + len(tail), len(found)))
+
+
+def _place(stretch: Stretch) -> tuple[int, str, int, int, int]:
+    return stretch.broker_id, stretch.topic, stretch.partition, stretch.from_lsn, stretch.to_lsn
+
+
+def _missing_tail(stretch: Stretch, database: Database, parameters: dict[str, Any], summary: dict[str, Any]) -> list[Damage]:
+    """What is missing at the stretch's end, where no entry follows that would tell."""
     last_lsn = parameters["before_lsn"] if summary["last_lsn"] is None else summary["last_lsn"]
-    if last_lsn < stretch.to_lsn - 1:
-        last_end = parameters["before_end"] if summary["last_end"] is None else summary["last_end"]
-        with snapshot() as cursor:
-            after = rows_of(cursor, statements.AFTER, parameters)
-        summary["tail"] = [_gap(last_lsn + 1, stretch.to_lsn, last_end, after[0]["base_offset"] if after else stretch.end_offset)]
-    return summary, damaged
+    if last_lsn >= stretch.to_lsn - 1:
+        return []
+    last_end = parameters["before_end"] if summary["last_end"] is None else summary["last_end"]
+    with database.snapshot() as cursor:
+        after = rows_of(cursor, statements.AFTER, parameters)
+    return [_gap(last_lsn + 1, stretch.to_lsn, last_end, after[0]["base_offset"] if after else stretch.end_offset)]
 
 
-def _before(stretch: Stretch, snapshot: Any) -> dict[str, Any]:
+def _before(stretch: Stretch, database: Database) -> dict[str, Any]:
+    """The entry before the stretch, as the statements want it: what its first entry must continue."""
     start_chain = bytes.fromhex(stretch.start_chain)
     if stretch.from_lsn == stretch.start_lsn:
         return {"before_lsn": stretch.start_lsn - 1, "before_end": stretch.start_offset, "before_epoch": stretch.start_epoch,
                 "before_time": 0, "before_chain": start_chain, "before_computed": start_chain}
     parameters = {"topic_id": stretch.topic_id, "partition": stretch.partition, "from_lsn": stretch.from_lsn,
                   "start_lsn": stretch.start_lsn, "start_chain": start_chain}
-    with snapshot() as cursor:
+    with database.snapshot() as cursor:
         rows = rows_of(cursor, statements.BEFORE, parameters)
     row = rows[0] if rows else dict.fromkeys(("end_offset", "epoch", "append_time", "chain", "computed"))  # missing: the stretch before says so
     return {"before_lsn": stretch.from_lsn - 1, "before_end": row["end_offset"], "before_epoch": row["epoch"],

@@ -16,7 +16,7 @@ from ..source.planner import database_of
 from ..source.positions import Position, read_positions
 from . import statements
 from .findings import Finding, Skipped
-from .log_checks import StretchFacts, check_stretch, finding_of, findings_of, judge_head
+from .log_checks import StretchFacts, check_task, finding_of, findings_of, judge_head
 from .stretches import Stretch, plan_stretches, spread
 
 Execute = Callable[[Sequence[Sequence[Stretch]], Limits], Iterable[StretchFacts]]
@@ -72,7 +72,7 @@ def audit_logs(cluster: Cluster, partitions: Sequence[PartitionInfo], limits: Li
 def execute_here(tasks: Sequence[Sequence[Stretch]], limits: Limits) -> list[StretchFacts]:
     """The plan without Spark: a thread per task, all at once (the plan bounds them per broker)."""
     with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
-        return [fact for facts in pool.map(lambda task: [check_stretch(stretch, limits) for stretch in task], tasks) for fact in facts]
+        return [fact for facts in pool.map(lambda task: list(check_task(task, limits)), tasks) for fact in facts]
 
 
 def _survey(cluster: Cluster, partitions: Sequence[PartitionInfo], limits: Limits, audit: LogAudit) -> list[_Replica]:
