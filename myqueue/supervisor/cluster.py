@@ -24,13 +24,13 @@ from .process import descendants, is_alive, kill_trees, marked, signal_all
 from .spec import EXTERNAL, HOST, ClusterSpec
 
 UP_SECONDS = 120.0
-DOWN_SECONDS = 60.0
+DOWN_SECONDS = 90.0  # services and PostgreSQL, each in their time
 NODE_SECONDS = 60.0
 LEFTOVER_SECONDS = 10.0
 POLL_SECONDS = 0.05
 PROBE_SECONDS = 2.0
 PROJECT = Path(__file__).resolve().parents[2]
-TAIL_LINES = 8
+TAIL_LINES = 5
 
 _clock = SystemClock()
 
@@ -119,8 +119,10 @@ class Cluster:
         if self.folder.is_supervised():
             if self._spec is not None and self._wanted() != self._saved().spec:
                 raise ConfigurationError(f"the cluster in {self.data} is up in another shape: take it down first")
-            self._await_ready(self.names(), timeout_seconds)
-            return
+            with contextlib.suppress(_SupervisorEnded):  # it was just ending, or was killed: start anew
+                self._await_ready(self.names(), timeout_seconds)
+                return
+        self._forget_process()  # of a supervisor that was killed
         self._end_leftovers()
         saved = self.folder.prepare(self._wanted())
         try:
@@ -255,7 +257,7 @@ class Cluster:
     def _await_ready(self, names: list[str], timeout_seconds: float) -> None:
         def all_ready() -> bool:
             if not self.folder.is_supervised():
-                raise UnavailableError(self._why_it_ended())
+                raise _SupervisorEnded(self._why_it_ended())
             status = self.status()
             wanted = [node for node in status["nodes"] if node["name"] in names]
             for node in wanted:
@@ -280,8 +282,9 @@ class Cluster:
         return f"{name} did not start: {self._last_words(name)}"
 
     def _last_words(self, name: str) -> str:
-        lines = [line.strip() for line in self.folder.log_tail(name, TAIL_LINES) if line.strip()]
-        return " | ".join(lines) or "its log is empty"
+        """The end of a log as one line: of JSON lines the message, of repeated ones one."""
+        said = [_message_of(line) for line in self.folder.log_tail(name, TAIL_LINES) if line.strip()]
+        return " | ".join(dict.fromkeys(said)) or "its log is empty"
 
     def _take_down(self, name: str, command: str, timeout_seconds: float) -> None:
         ask(self.folder, command, node=name)
@@ -336,8 +339,18 @@ class Cluster:
             time.sleep(POLL_SECONDS)
 
 
+class _SupervisorEnded(UnavailableError):
+    """The supervisor ended while it was waited for."""
+
+
 class _NotInTime(UnavailableError):
     """It did not happen in time."""
+
+
+def _message_of(line: str) -> str:
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(line)["message"])
+    return line.strip()
 
 
 def _says_ready(transport: RequestsTransport, url: str) -> bool:

@@ -13,7 +13,6 @@ from .plan import NodeSpec
 from .process import NodeProcess
 from .restarts import RestartPolicy
 
-STOP_SECONDS = 15.0  # then it is killed: a clean stop takes one to three
 UP, PAUSED, STOPPING, DOWN, WAITING, DONE = "up", "paused", "stopping", "down", "waiting", "done"
 
 
@@ -76,7 +75,7 @@ class Node:
         elif self.state != STOPPING:
             self._process.signal_tree(signal.SIGCONT)
             self._process.ask_to_end()
-            self.state, self._due = STOPPING, self._clock.monotonic() + STOP_SECONDS
+            self.state, self._due = STOPPING, self._clock.monotonic() + self.spec.stop_seconds
 
     def kill(self) -> None:
         """kill -9 of everything it consists of; it stays down."""
@@ -85,7 +84,7 @@ class Node:
             self.state = DOWN
         else:
             self._process.kill()
-            self.state, self._due = STOPPING, self._clock.monotonic() + STOP_SECONDS
+            self.state, self._due = STOPPING, self._clock.monotonic() + self.spec.stop_seconds
 
     def pause(self) -> None:
         if self._process is not None and self.state == UP:
@@ -107,9 +106,9 @@ class Node:
             if code is not None:
                 return self._ended(code, now)
             if self.state == STOPPING and now > self._due:
-                self._due = now + STOP_SECONDS
+                self._due = now + self.spec.stop_seconds
                 self._process.kill()
-                return f"did not end within {STOP_SECONDS:.0f} s: killed"
+                return f"did not end within {self.spec.stop_seconds:.0f} s: killed"
         elif self.state == WAITING and now >= self._due:
             self._launch()
             return f"started again as pid {self.pid}"

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from myqueue.clock import SystemClock
-from myqueue.supervisor import node as node_module
 from myqueue.supervisor.node import DONE, DOWN, UP, WAITING, Node
 from myqueue.supervisor.plan import NodeSpec
 from myqueue.supervisor.process import NodeProcess, descendants, is_alive, kill_trees
@@ -50,10 +49,9 @@ def says(tmp_path: Path, word: str) -> bool:
     return word in (tmp_path / "n.log").read_text()
 
 
-def test_a_deaf_node_is_killed_in_the_end(make_node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_deaf_node_is_killed_in_the_end(make_node, tmp_path: Path):
     """Who does not hear SIGTERM is killed when its time is over."""
-    monkeypatch.setattr(node_module, "STOP_SECONDS", 0.3)
-    node = make_node(DEAF)
+    node = make_node(DEAF, stop_seconds=0.3)
     node.start()
     wait_until(lambda: says(tmp_path, "deaf"), what="the node to be deaf")
     node.stop()
