@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from urllib.parse import urlsplit
 
+from db.engine import parse_url
 from myqueue.errors import ConfigurationError
 from myqueue.settings import setting
 
@@ -39,6 +40,7 @@ class BrokerSettings:
 
     def validate(self) -> None:
         """Raises ConfigurationError for what cannot work."""
+        parse_url(self.database_url)
         if not self.managers:
             raise ConfigurationError("--managers names no manager")
         for url in self.managers:

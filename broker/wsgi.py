@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
+from typing import Any
 
+import psycopg2
 import sqlalchemy
 from flask import Flask
 
@@ -13,8 +16,8 @@ from db.migrate import migrate
 from db.postgres_log import PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.client.transport import RequestsTransport
-from myqueue.clock import SystemClock
-from myqueue.errors import OutcomeUnknownError
+from myqueue.clock import Clock, SystemClock
+from myqueue.errors import OutcomeUnknownError, UnavailableError
 from myqueue.service import logs
 from myqueue.service.auth import Guard, read_secret
 from myqueue.service.faults import fault_point, is_due
@@ -30,6 +33,7 @@ from .service import BrokerService
 from .settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
+DATABASE_WAIT_SECONDS = 20.0  # a worker that is replaced while the server restarts
 
 
 def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
@@ -38,7 +42,7 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     secret = read_secret(settings.secret_file) if settings.secret_file else None
     sizes = {"writer": settings.writers + 1, "reader": settings.readers, "keeper": 1}
     writer, reader, keeper = (_engine(settings, part, size) for part, size in sizes.items())
-    _prepare(writer)
+    _prepare(writer, clock, lifecycle.stopping)
     transport = RequestsTransport(token=settings.token, secret=secret)
     managers = Managers(settings.managers, transport)
     store = PostgresLogStore(writer, reader, on_event=_fault_points)
@@ -66,9 +70,14 @@ def _engine(settings: BrokerSettings, part: str, size: int) -> sqlalchemy.Engine
                        statement_timeout_seconds=settings.statement_timeout_seconds)
 
 
-def _prepare(engine: sqlalchemy.Engine) -> None:
-    """Migrations, and the refusal of a database that would acknowledge before the disk has it."""
-    connection = engine.raw_connection()
+def _prepare(engine: sqlalchemy.Engine, clock: Clock, stopping: threading.Event) -> None:
+    """Migrations, and the refusal of a database that would acknowledge before the disk has it.
+
+    Raises:
+        UnavailableError: the database did not answer in all the time that one may need to come back.
+        ConfigurationError: it cannot be used.
+    """
+    connection = _connect(engine, clock.monotonic() + DATABASE_WAIT_SECONDS, clock, stopping)
     try:
         check_durable(connection.driver_connection)
     finally:
@@ -76,6 +85,16 @@ def _prepare(engine: sqlalchemy.Engine) -> None:
     applied = migrate(engine, "broker")
     if applied:
         _log.info("migrations applied: %s", applied)
+
+
+def _connect(engine: sqlalchemy.Engine, deadline: float, clock: Clock, stopping: threading.Event) -> Any:
+    while True:
+        try:
+            return engine.raw_connection()
+        except (psycopg2.OperationalError, sqlalchemy.exc.OperationalError) as error:
+            if clock.monotonic() >= deadline or stopping.is_set():
+                raise UnavailableError(f"the database cannot be reached: {str(error).splitlines()[0][:200]}") from error
+        stopping.wait(0.5)
 
 
 def _rename(known: BrokerIdentity, settings: BrokerSettings) -> str:

@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, MyQueueError
 from . import faults, logs
 from .auth import check_exposure, read_secret
 
@@ -49,7 +50,12 @@ class _Server(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Flask:
-        return self._make_app()
+        """An app that cannot be made ends the node with one sentence, like everything else that is wrong at the start."""
+        try:
+            return self._make_app()
+        except MyQueueError as error:
+            print(f"cannot start: {error.message}", file=sys.stderr)
+            sys.exit(Arbiter.APP_LOAD_ERROR)
 
 
 def _post_worker_init(worker: Any) -> None:

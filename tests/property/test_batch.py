@@ -48,7 +48,8 @@ def test_a_reader_gets_what_was_packed_from_any_offset(records, base, data):
         (base + place, record.value, record.key) for place, record in enumerate(records) if base + place >= first]
 
 
-@given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda raw: b"MQB1" + raw) | framed() | batches.flatmap(lambda records: damaged(pack(records))))
+@given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda raw: b"MQB1" + raw) | framed()
+       | batches.flatmap(lambda records: damaged(pack(records))))
 def test_rubbish_is_refused_or_well_framed(body):
     """Any bytes: either one of two errors, or blocks whose columns lie inside the body, one behind the other."""
     try:

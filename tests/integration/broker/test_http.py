@@ -92,9 +92,11 @@ def test_an_empty_partition_is_no_path(broker: BrokerProcess, topic):
 @pytest.mark.parametrize("body", [
     b"", b"nonsense", b"{", b"[]", b"null", b"1", b'"x"', b"{}", b'{"records": []}', b'{"records": {}}', b'{"records": [1]}', b'{"value": 1}',
     b'{"value": null}', b'{"value": "x", "value_base64": "eA=="}', b'{"value_base64": "***"}', b'{"value_base64": 1}', b'{"value": "x", "more": 1}',
-    b'{"value": "x", "timestamp": true}', b'{"value": "x", "timestamp": -1}', b'{"value": "x", "timestamp": 1.5}', b'{"value": "x", "timestamp": NaN}',
+    b'{"value": "x", "timestamp": true}',
+    b'{"value": "x", "timestamp": -1}', b'{"value": "x", "timestamp": 1.5}', b'{"value": "x", "timestamp": NaN}',
     b'{"value": "x", "headers": [1]}', b'{"value": "x", "headers": {"h": 1}}', b'{"value": "\\ud800"}', b'{"value": "x", "key": 5}', b"\xff\xfe\xff",
-    b'{"records": [{"value": "good"}, {"value": 5}]}', b'{"records": [{"value": "x"}], "key": "k"}', b"[" * 100_000, b'{"value": ' + b"9" * 5_000 + b"}",
+    b'{"records": [{"value": "good"}, {"value": 5}]}',
+    b'{"records": [{"value": "x"}], "key": "k"}', b"[" * 100_000, b'{"value": ' + b"9" * 5_000 + b"}",
 ])
 def test_bad_json_stores_nothing(broker: BrokerProcess, topic, body: bytes):
     """400 with a reason; of a batch with one bad record nothing is stored."""
@@ -102,7 +104,8 @@ def test_bad_json_stores_nothing(broker: BrokerProcess, topic, body: bytes):
     assert broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"] == 0
 
 
-@pytest.mark.parametrize("body", [b"", b"MQB1", b"MQB1rubbish", pack_values([b"x"])[:-1], pack_values([b"x"]) + b"y", b"MQB2" + pack_values([b"x"])[4:]])
+@pytest.mark.parametrize("body", [
+    b"", b"MQB1", b"MQB1rubbish", pack_values([b"x"])[:-1], pack_values([b"x"]) + b"y", b"MQB2" + pack_values([b"x"])[4:]])
 def test_bad_batches_store_nothing(broker: BrokerProcess, topic, body: bytes):
     error = broker.call("POST", records(topic), body, headers={"Content-Type": BATCH_TYPE}, status=400)["error"]
     assert error["code"] == "corrupt_batch"
@@ -161,8 +164,8 @@ def test_reads_are_exact_for_people(broker: BrokerProcess, topic):
     assert seen == [str(number) for number in range(10)]
 
 
-@pytest.mark.parametrize(("offset", "status"), [(0, 200), (9, 200), (10, 200), ("earliest", 200), ("latest", 200), (11, 416), (10**18, 416), (-5, 416),
-                                                ("", 400), ("x", 400), (1.5, 400), (10**30, 400)])
+@pytest.mark.parametrize(("offset", "status"), [(0, 200), (9, 200), (10, 200), ("earliest", 200), ("latest", 200), (11, 416), (10**18, 416),
+                                                (-5, 416), ("", 400), ("x", 400), (1.5, 400), (10**30, 400)])
 def test_offsets_of_a_read(broker: BrokerProcess, topic, offset: object, status: int):
     """Inside the log data, at its end nothing, outside an error that names what there is."""
     broker.call("POST", records(topic), {"records": [{"value": "x"}] * 10})
@@ -293,7 +296,8 @@ def test_partition_face(broker: BrokerProcess, managers: ManagerStub, topic):
 
 
 @pytest.mark.parametrize("body", [
-    {}, {"message": "x"}, {"topic": "{topic}", "partition": 0}, {"topic": "{topic}", "message": "x"}, {"topic": "{topic}", "partition": 0, "message": 5},
+    {}, {"message": "x"}, {"topic": "{topic}", "partition": 0},
+    {"topic": "{topic}", "message": "x"}, {"topic": "{topic}", "partition": 0, "message": 5},
     {"topic": "{topic}", "partition": True, "message": "x"}, {"topic": "{topic}", "partition": 9, "message": "x"},
     {"topic": "{topic}", "topic_name": "other", "partition": 0, "message": "x"}, {"topic": "nowhere", "partition": 0, "message": "x"},
     {"topic": "{topic}", "partition": 0, "message": "x", "producer_id": "x"}, {"topic": ["x"], "partition": 0, "message": "x"}])

@@ -156,6 +156,31 @@ def test_the_database_of_another_cluster_is_refused(broker_database: str, manage
         assert broker.call("GET", routes.I_IDENTITY)["cluster_id"] == "another"
 
 
+@pytest.mark.parametrize(("url", "code", "sentence"), [
+    ("mysql://user:secret@127.0.0.1/db", 2, "only PostgreSQL"), ("postgresql://user:secret@127.0.0.1:1", 2, "names no database")])
+def test_an_unusable_database_url_is_one_sentence(url: str, code: int, sentence: str):
+    """At once, without a traceback, and without the password."""
+    broker = BrokerProcess(url, "http://127.0.0.1:1")
+    try:
+        assert broker.process.wait(20) == code
+        assert sentence in broker.log
+        assert "Traceback" not in broker.log
+        assert "secret" not in broker.log
+    finally:
+        broker.stop()
+
+
+def test_a_database_of_another_kind_is_one_sentence(manager_database: str):
+    broker = BrokerProcess(manager_database, "http://127.0.0.1:1")
+    try:
+        assert broker.process.wait(20) != 0
+        assert "cannot start: " in broker.log
+        assert "another kind" in broker.log
+        assert "Traceback" not in broker.log
+    finally:
+        broker.stop()
+
+
 def test_a_clean_stop_ends_long_polls_and_loses_nothing(broker_database: str, managers: ManagerStub):
     """SIGTERM in the middle: whoever was answered is stored, whoever waits for data is answered, and it takes seconds."""
     with broker_process(broker_database, managers.url) as broker:

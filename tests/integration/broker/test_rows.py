@@ -24,7 +24,8 @@ from tests.contract.test_log_store import EVERYTHING, append, begin, values, wri
 from tests.property.strategies import batches, damaged, framed
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
 
-RECORDS = [Record(b"v1", b"k", (("h", b"x"), ("none", None)), 1_700_000_000_000_000), Record(b"\0\xff"), Record(b"", b"", (), 0), Record(b"z" * 9_000)]
+RECORDS = [Record(b"v1", b"k", (("h", b"x"), ("none", None)), 1_700_000_000_000_000),
+           Record(b"\0\xff"), Record(b"", b"", (), 0), Record(b"z" * 9_000)]
 ENTRY = """SELECT topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
                   request_index, request_count, chain, substring(array_send(keys) FROM 21), substring(array_send("values") FROM 21),
                   substring(array_send(headers) FROM 21), substring(array_send(timestamps) FROM 21), body

@@ -42,7 +42,7 @@ def values(service: BrokerService, partition: PartitionId = P0) -> list[bytes]:
     found, offset = [], 0
     while True:
         _, part = service.read(partition, offset, bytes_max=1 << 20, records_max=10_000)
-        new = [message for message in messages_of(part.body, topic="t", partition=0, from_offset=offset)]
+        new = list(messages_of(part.body, topic="t", partition=0, from_offset=offset))
         if not new:
             return found
         found += [message.value for message in new]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.core.replica import AppointPlan, Appointment, check_leading, is_leading, plan_appoint
+from broker.core.replica import Appointment, AppointPlan, check_leading, is_leading, plan_appoint
 from myqueue.errors import NotLeaderError, RefusedError
 from myqueue.protocol.entry import LogEnd
 
