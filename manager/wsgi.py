@@ -57,9 +57,10 @@ def create(settings: ManagerSettings, wakeups: Wakeups) -> Flask:
 
     urls, role = settings.urls, FixedRole(settings.node_id, settings.write_manager)
     secret = read_secret(settings.secret_file) if settings.secret_file else None
-    transport = RequestsTransport(secret=secret)
-    peers = Peers(transport, urls, timeout_seconds=settings.peer_timeout_seconds)
-    brokers = Brokers(transport, timeout_seconds=settings.broker_timeout_seconds)
+    to_managers = RequestsTransport(token=settings.token, secret=secret)
+    to_brokers = RequestsTransport(secret=secret)  # no token: a caller names the address that is asked who it is
+    peers = Peers(to_managers, urls, timeout_seconds=settings.peer_timeout_seconds)
+    brokers = Brokers(to_brokers, timeout_seconds=settings.broker_timeout_seconds)
     signals, wal = Signals(wakeups, clock, lifecycle.stopping), Wal(store, role)
     database = database_of(settings.database_url, settings.reader_user)
 
@@ -86,7 +87,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups) -> Flask:
     driver = Driver(store=store, wal=wal, role=role, peers=peers, senders=senders, lock=DriverLock(driver_engine), signals=signals,
                     on_events=appointer.on_events)
     _run_beside(lifecycle, driver, senders, appointer, settings=settings, role=role, book=book, liveness=liveness, view=view)
-    for close in (driver_engine.dispose, engine.dispose, transport.close, brokers.close):
+    for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close):
         lifecycle.on_stop(close)
 
     gate = Gate(settings.threads - RESERVED_THREADS)
