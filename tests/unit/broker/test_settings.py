@@ -1,0 +1,27 @@
+"""A broker's settings: what cannot work is one sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.settings import BrokerSettings
+from myqueue.errors import ConfigurationError
+from myqueue.settings import load, shown
+
+GOOD = {"MYQUEUE_BROKER_DATABASE_URL": "postgresql://u:hidden1@127.0.0.1:5432/db", "MYQUEUE_BROKER_MANAGERS": "http://127.0.0.1:1,http://127.0.0.1:2"}
+
+
+def test_two_settings_are_enough():
+    settings = load(BrokerSettings, {}, GOOD)
+    assert settings.managers == ("http://127.0.0.1:1", "http://127.0.0.1:2")
+    assert 0 < settings.long_polls_max < settings.threads
+    assert "hidden1" not in str(shown(settings))
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), [
+    ("MANAGERS", "", "names no manager"), ("MANAGERS", "1=http://x", "not of the form"), ("DATABASE_URL", "sqlite:///x", "only PostgreSQL"),
+    ("PORT", "0", "the least is 1"), ("THREADS", "2", "the least is 4"), ("QUEUE_BYTES_MAX", "5", "the least is"),
+    ("WRITER", "1", "unknown variable")])
+def test_what_cannot_work_is_refused(name: str, value: str, sentence: str):
+    with pytest.raises(ConfigurationError, match=sentence):
+        load(BrokerSettings, {}, GOOD | {f"MYQUEUE_BROKER_{name}": value})

@@ -1,0 +1,32 @@
+"""When a segment is rolled, and when its successor is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from db.segments import OpenSegment, RollPolicy, table_name
+
+POLICY = RollPolicy(bytes_max=1_000, age_seconds_max=60)
+
+
+@pytest.mark.parametrize(("size", "age", "spare", "due", "wants"), [
+    (0, 0, False, False, False),
+    (499, 29, False, False, False),
+    (500, 0, False, False, True),
+    (500, 0, True, False, False),
+    (1, 30, False, False, True),
+    (0, 1_000, False, False, False),
+    (1, 60, True, True, False),
+    (1_000, 0, True, True, False),
+    (5_000, 0, False, True, True),
+])
+def test_the_policy(size: int, age: float, spare: bool, due: bool, wants: bool):
+    """By size or age; a spare from half of either on, once; an empty segment is never touched."""
+    segment = OpenSegment(1, 1, size, age, spare)
+    assert (POLICY.is_due(segment), POLICY.wants_spare(segment)) == (due, wants)
+
+
+def test_a_table_is_named_by_a_number_only():
+    assert table_name(12) == "log_segment_12"
+    with pytest.raises(ValueError):
+        table_name("1; DROP TABLE topic")  # type: ignore[arg-type]
