@@ -20,8 +20,8 @@ P0, P1 = PartitionId(1, 0), PartitionId(1, 1)
 
 
 @contextmanager
-def running(write: Callable[[PartitionId, Sequence[int]], Sequence[int]], *, threads: int = 2, queue_bytes_max: int = 1 << 20) -> Iterator[GroupWriter]:
-    writer: GroupWriter[int, int] = GroupWriter(write, clock=SystemClock(), queue_bytes_max=queue_bytes_max)
+def running(write: Callable[[PartitionId, Sequence[int]], Sequence[int]], *, threads: int = 2) -> Iterator[GroupWriter]:
+    writer: GroupWriter[int, int] = GroupWriter(write, clock=SystemClock(), queue_bytes_max=1 << 20)
     stopping = threading.Event()
     workers = [threading.Thread(target=writer.run, args=(stopping,)) for _ in range(threads)]
     for worker in workers:
