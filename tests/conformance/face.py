@@ -7,6 +7,8 @@ from typing import Any
 
 import requests
 
+from tests.support.waiting import wait_until
+
 TIMEOUT_SECONDS = 30
 
 
@@ -72,6 +74,10 @@ class Face:
 
     def size(self, topic: str, consumer_id: int, **more: Any) -> int:
         return int(self.ok("GET", "/size", {"topic": topic, "consumer_id": consumer_id, **more})["size"])
+
+    def sees(self, topic: str, *, path: str = "/topics") -> None:
+        """The list has this topic, at once or in a moment: a read manager answers as of the index it has applied."""
+        wait_until(lambda: topic in self.ok("GET", path)["topics"], what=f"{topic} in the list of topics")
 
 
 def _object(answer: requests.Response) -> dict[str, Any]:
