@@ -18,6 +18,7 @@ from tests.support.clusters import cluster_folder
 from tests.support.lossy_proxy import lossy_proxy
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(180)  # the first test's time includes the start of the cluster, on a machine that may be busy
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = 1.0
 _names = iter(range(1_000_000))
