@@ -5,12 +5,16 @@ For tests of managers alone. It can be told to fail: ``stub.failing["dequeue"] =
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
 import uuid
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import requests
 
 from myqueue.errors import MyQueueError, NotLeaderError, UnknownPartitionError
 from myqueue.protocol import wire
@@ -33,6 +37,8 @@ class BrokerStub:
         self.failing: dict[str, MyQueueError] = {}
         self.refusing = False  # appointments are not taken
         self._name, self._lock = name, threading.Lock()
+        self._stopping = threading.Event()
+        self._beating: threading.Thread | None = None
 
     def __enter__(self) -> BrokerStub:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
@@ -42,7 +48,25 @@ class BrokerStub:
         self._thread.start()
         return self
 
+    def beat_to(self, urls: Sequence[str]) -> None:
+        """Show life to the first manager that answers, now and once a second, until the end."""
+
+        def beat() -> None:
+            body = {"heartbeats": [{"type": "broker", "actor_id": self.broker_id, "age_seconds": 0}]}
+            while not self._stopping.is_set():
+                for url in urls:
+                    with contextlib.suppress(requests.RequestException):
+                        if requests.post(f"{url}/internal/heartbeats", json=body, timeout=2).ok:
+                            break
+                self._stopping.wait(1.0)
+
+        self._beating = threading.Thread(target=beat, daemon=True)
+        self._beating.start()
+
     def __exit__(self, *exc: object) -> None:
+        self._stopping.set()
+        if self._beating is not None:
+            self._beating.join(10)
         self._server.shutdown()
         self._thread.join(5)
         self._server.server_close()

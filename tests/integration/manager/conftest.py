@@ -19,6 +19,7 @@ def running(postgres) -> Iterator[tuple[ManagerCluster, BrokerStub]]:
     with manager_cluster(postgres) as cluster, BrokerStub() as stub:
         cluster.start()
         register(cluster.write, stub)
+        stub.beat_to([manager.url for manager in cluster.managers])
         yield cluster, stub
 
 
