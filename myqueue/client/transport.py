@@ -1,4 +1,5 @@
-"""The one door to HTTP, for the SDK, between nodes and for the balancer.
+"""The one door to HTTP for the SDK and between nodes. (The balancer passes bytes on untouched, below what
+requests can do: load_balancer/connections.py.)
 
 Foreign exceptions become ours here and nowhere else. What matters to every caller is whether the request may have
 been carried out: :class:`UnreachableError` says it was never sent, :class:`OutcomeUnknownError` that nobody knows.
@@ -8,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json as jsonlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import requests
@@ -24,8 +25,6 @@ from ..protocol import routes, signing, wire
 CONNECT_TIMEOUT_SECONDS = 2.0
 READ_TIMEOUT_SECONDS = 10.0
 POOL_CONNECTIONS_MAX = 64
-
-Body = bytes | Iterable[bytes] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +61,6 @@ class Transport(Protocol):
         ...
 
 
-@dataclass
-class Streamed:
-    """An answer whose body is still under way. ``close`` it, or use it as a context manager."""
-
-    status: int
-    headers: Mapping[str, str]
-    chunks: Iterator[bytes]
-    close: Callable[[], None] = field(repr=False)
-
-    def __enter__(self) -> Streamed:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
 class RequestsTransport:
     """A Transport over requests, with pooled keep-alive connections. Safe to share between threads."""
 
@@ -107,28 +90,12 @@ class RequestsTransport:
                     raise
         raise AssertionError("unreachable")
 
-    def stream(self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: Body = None,
-               read_timeout_seconds: float = READ_TIMEOUT_SECONDS, chunk_bytes: int = 65_536) -> Streamed:
-        """Send a request, its body in pieces if it comes so, and hand the answer back as it arrives. Never repeated.
-
-        Raises:
-            UnreachableError, OutcomeUnknownError: as ``request``; also while the chunks are read.
-        """
-        with _mapped(url):
-            answer = self._send(method, url, None, headers, body, read_timeout_seconds)
-
-        def chunks() -> Iterator[bytes]:
-            with _mapped(url):
-                yield from answer.raw.stream(chunk_bytes, decode_content=False)
-
-        return Streamed(answer.status_code, answer.headers, chunks(), answer.close)
-
     def close(self) -> None:
         """Close the idle connections."""
         self._session.close()
 
     def _send(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
-              body: Body, read_timeout_seconds: float) -> requests.Response:
+              body: bytes | None, read_timeout_seconds: float) -> requests.Response:
         return self._session.request(method, url, params=params, headers=headers, data=body, stream=True, allow_redirects=False, auth=self._signer,
                                      timeout=(self._connect_timeout_seconds, read_timeout_seconds))
 
