@@ -10,7 +10,7 @@ import json
 import re
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -70,6 +70,12 @@ class BrokerStub:
         self._server.shutdown()
         self._thread.join(5)
         self._server.server_close()
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """While inside, calls wait for their answer."""
+        with self._lock:
+            yield
 
     @property
     def description(self) -> dict[str, Any]:
@@ -158,7 +164,10 @@ def _handler(stub: BrokerStub) -> type[BaseHTTPRequestHandler]:
                 status, body = error.status, wire.error_to_json(error)
             except AttributeError:
                 status, body = 503, wire.error_to_json(NotLeaderError(f"{self.path} is not known here"))
-            text = json.dumps(body).encode()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the caller may have given up
+                self._answer(status, json.dumps(body).encode())
+
+        def _answer(self, status: int, text: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
