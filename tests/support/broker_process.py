@@ -83,6 +83,7 @@ class BrokerProcess:
         self.process.wait(10)
 
     def stop(self) -> None:
+        self.http.close()  # an idle connection makes a stopping worker linger
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -90,7 +91,6 @@ class BrokerProcess:
             except subprocess.TimeoutExpired:
                 self.kill()
                 raise AssertionError(f"the broker did not stop:\n{self.log}") from None
-        self.http.close()
         self._log.close()
 
 

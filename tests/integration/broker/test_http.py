@@ -27,6 +27,13 @@ def topic(broker: BrokerProcess) -> tuple[str, int]:
     return name, number
 
 
+@pytest.fixture(scope="module")
+def untouched(broker: BrokerProcess) -> tuple[str, int]:
+    """A topic for requests that must store nothing."""
+    broker.appoint("untouched", topic_id=100_000)
+    return "untouched", 100_000
+
+
 def records(topic: tuple[str, int], partition: object = 0) -> str:
     return f"/v1/topics/{topic[0]}/partitions/{partition}/records"
 
@@ -64,29 +71,29 @@ def test_json_under_any_spelling(broker: BrokerProcess, topic, kind: str | None)
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", None])
-def test_json_is_what_is_read_without_asking(broker: BrokerProcess, topic, accept: str | None):
-    answer = broker.http.get(broker.url + records(topic), headers={"Accept": accept}, timeout=10)
+def test_json_is_what_is_read_without_asking(broker: BrokerProcess, untouched, accept: str | None):
+    answer = broker.http.get(broker.url + records(untouched), headers={"Accept": accept}, timeout=10)
     assert answer.json()["records"] == []
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/vnd.myqueue.batch.v2", "application/x-www-form-urlencoded"])
-def test_a_foreign_type_is_415_with_the_good_ones(broker: BrokerProcess, topic, kind: str):
-    error = broker.call("POST", records(topic), b"x", headers={"Content-Type": kind}, status=415)["error"]
+def test_a_foreign_type_is_415_with_the_good_ones(broker: BrokerProcess, untouched, kind: str):
+    error = broker.call("POST", records(untouched), b"x", headers={"Content-Type": kind}, status=415)["error"]
     assert error["details"]["supported"] == [BATCH_TYPE, "application/json"]
 
 
 @pytest.mark.parametrize("partition", ["-1", "2147483648", "9223372036854775808", "abc", "1.5", "%20", "0x1", "１", "9" * 40])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_odd_partitions_are_refused(broker: BrokerProcess, topic, method: str, partition: str):
+def test_odd_partitions_are_refused(broker: BrokerProcess, untouched, method: str, partition: str):
     """At once, and the process lives."""
     began = time.monotonic()
-    error = broker.call(method, records(topic, partition), {"value": "x"} if method == "POST" else None, status=400)["error"]
+    error = broker.call(method, records(untouched, partition), {"value": "x"} if method == "POST" else None, status=400)["error"]
     assert error["code"] == "bad_request"
     assert time.monotonic() - began < 1
 
 
-def test_an_empty_partition_is_no_path(broker: BrokerProcess, topic):
-    assert broker.call("GET", records(topic, ""), status=404)["error"]["code"] == "not_found"
+def test_an_empty_partition_is_no_path(broker: BrokerProcess, untouched):
+    assert broker.call("GET", records(untouched, ""), status=404)["error"]["code"] == "not_found"
 
 
 @pytest.mark.parametrize("body", [
@@ -98,18 +105,18 @@ def test_an_empty_partition_is_no_path(broker: BrokerProcess, topic):
     b'{"records": [{"value": "good"}, {"value": 5}]}',
     b'{"records": [{"value": "x"}], "key": "k"}', b"[" * 100_000, b'{"value": ' + b"9" * 5_000 + b"}",
 ])
-def test_bad_json_stores_nothing(broker: BrokerProcess, topic, body: bytes):
+def test_bad_json_stores_nothing(broker: BrokerProcess, untouched, body: bytes):
     """400 with a reason; of a batch with one bad record nothing is stored."""
-    assert broker.call("POST", records(topic), body, status=400)["error"]["outcome"] == "not_done"
-    assert broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"] == 0
+    assert broker.call("POST", records(untouched), body, status=400)["error"]["outcome"] == "not_done"
+    assert broker.call("GET", f"/v1/topics/{untouched[0]}/partitions/0")["end_offset"] == 0
 
 
 @pytest.mark.parametrize("body", [
     b"", b"MQB1", b"MQB1rubbish", pack_values([b"x"])[:-1], pack_values([b"x"]) + b"y", b"MQB2" + pack_values([b"x"])[4:]])
-def test_bad_batches_store_nothing(broker: BrokerProcess, topic, body: bytes):
-    error = broker.call("POST", records(topic), body, headers={"Content-Type": BATCH_TYPE}, status=400)["error"]
+def test_bad_batches_store_nothing(broker: BrokerProcess, untouched, body: bytes):
+    error = broker.call("POST", records(untouched), body, headers={"Content-Type": BATCH_TYPE}, status=400)["error"]
     assert error["code"] == "corrupt_batch"
-    assert broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"] == 0
+    assert broker.call("GET", f"/v1/topics/{untouched[0]}/partitions/0")["end_offset"] == 0
 
 
 def test_too_large_is_413(broker: BrokerProcess, topic):
@@ -129,8 +136,8 @@ def test_too_large_is_413(broker: BrokerProcess, topic):
     {"Producer-Id": "1"}, {"Producer-Id": "1", "Producer-Epoch": "0"}, {"Producer-Id": "0", "Producer-Epoch": "0", "Producer-Seq": "0"},
     {"Producer-Id": "x", "Producer-Epoch": "0", "Producer-Seq": "0"}, {"Producer-Id": "1", "Producer-Epoch": "2147483648", "Producer-Seq": "0"},
     {"Producer-Id": "1", "Producer-Epoch": "0", "Producer-Seq": "-1"}])
-def test_bad_sequence_headers_are_refused(broker: BrokerProcess, topic, headers: dict[str, str]):
-    broker.call("POST", records(topic), {"value": "x"}, headers=headers, status=400)
+def test_bad_sequence_headers_are_refused(broker: BrokerProcess, untouched, headers: dict[str, str]):
+    broker.call("POST", records(untouched), {"value": "x"}, headers=headers, status=400)
 
 
 def test_a_retry_is_answered_with_its_first_offset(broker: BrokerProcess, topic):
@@ -178,8 +185,8 @@ def test_offsets_of_a_read(broker: BrokerProcess, topic, offset: object, status:
 
 @pytest.mark.parametrize("bad", [{"max_records": "0"}, {"max_records": "x"}, {"max_bytes": "-1"}, {"wait_seconds": "x"}, {"wait_seconds": "-1"},
                                  {"wait_seconds": "nan"}, {"wait_seconds": "inf"}])
-def test_bad_arguments_of_a_read(broker: BrokerProcess, topic, bad: dict[str, str]):
-    broker.call("GET", records(topic), status=400, **bad)
+def test_bad_arguments_of_a_read(broker: BrokerProcess, untouched, bad: dict[str, str]):
+    broker.call("GET", records(untouched), status=400, **bad)
 
 
 def test_a_long_poll_answers_when_data_comes(broker: BrokerProcess, topic):
