@@ -174,7 +174,7 @@ class Cluster:
 
     def start(self, name: str, *, environment: Mapping[str, str] | None = None, timeout_seconds: float = NODE_SECONDS) -> None:
         """Start a node that is down; returns when it is ready. ``environment`` is added for this start."""
-        ask(self.folder, "start", node=name, environment=dict(environment or {}))
+        self._tell("start", name, environment=dict(environment or {}))
         try:
             self._await_ready([name], timeout_seconds)
         except UnavailableError:
@@ -196,10 +196,10 @@ class Cluster:
 
     def pause(self, name: str) -> None:
         """Stop a node's processes where they stand: it hears and says nothing, but is not gone."""
-        ask(self.folder, "pause", node=name)
+        self._tell("pause", name)
 
     def resume(self, name: str) -> None:
-        ask(self.folder, "resume", node=name)
+        self._tell("resume", name)
 
     def logs(self, name: str, lines: int = 100) -> list[str]:
         """The last lines of a node's log."""
@@ -286,8 +286,14 @@ class Cluster:
         said = [_message_of(line) for line in self.folder.log_tail(name, TAIL_LINES) if line.strip()]
         return " | ".join(dict.fromkeys(said)) or "its log is empty"
 
+    def _tell(self, command: str, name: str, **arguments: Any) -> None:
+        self._saved()
+        if not self.folder.is_supervised():
+            raise ConfigurationError(f"the cluster in {self.data} is down: start it by 'up'")
+        ask(self.folder, command, node=name, **arguments)
+
     def _take_down(self, name: str, command: str, timeout_seconds: float) -> None:
-        ask(self.folder, command, node=name)
+        self._tell(command, name)
         self._wait(lambda: self._state(name) == "down", timeout_seconds, f"{name} did not end in time")
 
     def _state(self, name: str) -> str:
