@@ -12,7 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
-from db.replication import Holder, holders
+from db.replication import Holder, holders, majority
 from db.wal_store import DriverLock, WalStore
 from manager.cluster import commands
 from manager.cluster.state import Event
@@ -37,6 +37,8 @@ class Driver:
         self._store, self._wal, self._role, self._peers, self._lock, self._signals = store, wal, role, peers, lock, signals
         self._senders = {sender.node_id: sender for sender in senders}
         self._on_events = on_events
+        self._woken = False  # by a signal, not by the end of the wait: then all is looked at
+        self._committed = 0
         self.driving = threading.Event()  # other threads of this process that only the driver needs watch it
 
     def run(self, stopping: threading.Event) -> None:
@@ -64,21 +66,30 @@ class Driver:
                 self._begin(stopping)
             self.driving.set()
         stamp = self._signals.stamp(key)
-        if not self._work():
-            self._signals.wait(key, stamp, 2 * PAUSE_SECONDS)
+        more = self._work(woken=self._woken)
+        self._woken = not more and self._signals.wait(key, stamp, 2 * PAUSE_SECONDS)
 
     def _key(self) -> int:
         if not self._role.is_write_manager:
             return sig.COMMITTED
         return sig.ACKED if self._senders else sig.LOG  # alone, every entry of ours is committed at once
 
-    def _work(self) -> bool:
+    def _work(self, *, woken: bool) -> bool:
         """Commit and apply what can be; True if there may be more."""
+        if self._role.is_write_manager and woken and not self._may_commit():
+            return False
         done = self._wal.advance(self._holders) if self._role.is_write_manager else self._wal.apply_committed()
         if done.commit_rose and self._senders:
             self._signals.give(sig.LOG)  # the others learn the commit index
+        self._committed = done.commit_index
         self._effects(done)
         return done.applied_index < done.commit_index
+
+    def _may_commit(self) -> bool:
+        """Whether the acknowledgements could move the commit index: the second of two for the same entries cannot."""
+        matched = sorted((sender.progress.matched for sender in self._senders.values()), reverse=True)
+        needed = majority(len(matched) + 1) - 1  # besides this manager
+        return not self._senders or matched[needed - 1] > self._committed
 
     def _effects(self, done: Applied) -> None:
         metrics.APPLIED_INDEX.set(done.applied_index)

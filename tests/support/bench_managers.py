@@ -1,0 +1,91 @@
+"""How fast three managers agree: ``python -m tests.support.bench_managers [--clients N] [--seconds S]``.
+
+Starts them with databases of their own on one durable PostgreSQL, registers consumers one after the other, then from N
+clients at once, then looks at the CPU time of the idle managers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import threading
+import time
+
+import requests
+
+from tests.support.broker_stub import BrokerStub
+from tests.support.managers import ManagerCluster, manager_cluster, register
+from tests.support.postgres import postgres_for_tests
+
+ONE_BY_ONE = 200
+IDLE_SECONDS = 10
+
+
+def register_consumer(session: requests.Session, url: str) -> float:
+    """One metadata command; its seconds."""
+    began = time.perf_counter()
+    answer = session.post(f"{url}/consumer/register", json={"topic": "bench"}, timeout=10)
+    assert answer.status_code == 200, answer.text
+    return time.perf_counter() - began
+
+
+def commands_per_second(cluster: ManagerCluster, clients: int, seconds: float) -> float:
+    counts = [0] * clients
+    end = time.monotonic() + seconds
+
+    def run(number: int) -> None:
+        with requests.Session() as session:
+            while time.monotonic() < end:
+                register_consumer(session, cluster.write.url)
+                counts[number] += 1
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sum(counts) / seconds
+
+
+def cpu_seconds(cluster: ManagerCluster) -> list[float]:
+    """Of each manager, all of its processes."""
+    used = {manager.process.pid: 0.0 for manager in cluster.managers if manager.process is not None}
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+        except OSError:
+            continue  # it ended meanwhile
+        if int(fields[2]) in used:  # its process group
+            used[int(fields[2])] += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return list(used.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=6.0)
+    options = parser.parse_args()
+    with postgres_for_tests() as postgres, manager_cluster(postgres) as cluster, BrokerStub() as stub, requests.Session() as session:
+        cluster.start()
+        register(cluster.write, stub)
+        assert cluster.write.post("/topics", {"topic": "bench"}).status_code == 200
+        for name, manager in (("write", cluster.write), ("read", cluster.reads[0])):
+            taken = sorted(register_consumer(session, manager.url) for _ in range(ONE_BY_ONE))
+            p95 = taken[int(ONE_BY_ONE * 0.95)]
+            print(f"one command at the {name} manager: median {statistics.median(taken) * 1e3:.1f} ms, p95 {p95 * 1e3:.1f} ms")
+        before = cpu_seconds(cluster)
+        rate = commands_per_second(cluster, options.clients, options.seconds)
+        spent = [(after - was) / (rate * options.seconds) * 1e3 for was, after in zip(before, cpu_seconds(cluster), strict=True)]
+        print(f"{options.clients} clients: {rate:.0f} commands/s; CPU a command: {', '.join(f'{one:.1f}' for one in spent)} ms")
+        time.sleep(2)
+        before = cpu_seconds(cluster)
+        time.sleep(IDLE_SECONDS)
+        idle = [(after - was) / IDLE_SECONDS * 100 for was, after in zip(before, cpu_seconds(cluster), strict=True)]
+        print(f"idle: {', '.join(f'{one:.1f}' for one in idle)} % of a core")
+        print(f"load average meanwhile: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    main()
