@@ -1,4 +1,4 @@
-"""Tells the managers that this broker lives: registration once, then a heartbeat a second with a life number (PROTOCOL R7).
+"""Tells the managers that this broker lives: registration once, then a heartbeat a second with a life number.
 
 One worker process of the node does it, the one whose database session holds an advisory lock; when it dies, the lock is
 free and another takes over. The life number is raised on disk before a heartbeat that follows an acknowledged one, so that

@@ -1,4 +1,4 @@
-"""Who a broker is: made with its database, completed when it registers (PROTOCOL R7)."""
+"""Who a broker is: made with its database, completed when it registers."""
 
 from __future__ import annotations
 

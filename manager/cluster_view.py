@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from manager.node.role import FixedRole
 from manager.node.transport import Peers
 from manager.replica import Replica
 from myqueue.clock import Clock
-from myqueue.errors import UnavailableError
+from myqueue.errors import NotFoundError, StaleMetadataError, UnavailableError
 from myqueue.protocol import wire
 
 STATES_KEPT_SECONDS = 0.5
@@ -38,7 +39,13 @@ class ClusterView:
         self._states: tuple[float, dict[tuple[str, int], str]] = (float("-inf"), {})
 
     def to_json(self, topics: Sequence[str] | None) -> dict[str, Any]:
-        """The snapshot, of all topics or of those named, as of the index that is applied here."""
+        """The snapshot, of all topics or of those named, as of the index that is applied here.
+
+        A topic that is named and not known here is asked for at the write manager first, so that whoever has just created it finds it.
+        """
+        if topics:
+            with contextlib.suppress(NotFoundError, StaleMetadataError):  # it is not there, or cannot be known: then the snapshot is without it
+                self._replica.certain(lambda known: [known.topic(name) for name in topics])
         catalogue = self._replica.current()
         snapshot = self._cached
         if snapshot is None or snapshot[0] != catalogue.version or snapshot[1] != topics:

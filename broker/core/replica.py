@@ -1,4 +1,4 @@
-"""The replica's side of leadership: what it promised, whether it leads, what an appointment does (PROTOCOL 4.2).
+"""The replica's side of leadership: what it promised, whether it leads, what an appointment does.
 
 What must never happen: a promise that falls, two leaderships in one epoch, a leader on a disk that is not the registered one.
 """

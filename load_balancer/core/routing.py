@@ -93,7 +93,7 @@ _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ANY: frozenset[str] = frozenset()
 _PARTITION = re.compile(r"/v1/topics/([^/]+)/partitions/([^/]+)(?:/.*)?", re.DOTALL)
 
-# The first row that matches decides. API.md, "Routing".
+# The first row that matches decides.
 RULES: tuple[tuple[frozenset[str], re.Pattern[str], Destination], ...] = (
     (_ANY, re.compile(r"/+internal(?:/.*)?", re.DOTALL), Destination.NOBODY),
     (_ANY, _PARTITION, Destination.LEADER),

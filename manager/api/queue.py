@@ -1,4 +1,4 @@
-"""The queue face: the calls of the first and second assignments. Parse → call → render; API.md's rules are in the parser."""
+"""The queue face: the calls of the first and second assignments. Parse → call → render; The rules that the faces share are in the parser."""
 
 from __future__ import annotations
 

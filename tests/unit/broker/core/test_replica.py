@@ -1,4 +1,4 @@
-"""Promise and appointment, PROTOCOL 4.2."""
+"""Promise and appointment."""
 
 from __future__ import annotations
 

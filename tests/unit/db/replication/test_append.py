@@ -1,4 +1,4 @@
-"""The follower's side: PROTOCOL rules of append, each with the section of the Raft paper it comes from, and a naive twin."""
+"""The follower's side: the rules of append, each with the section of the Raft paper it comes from, and a naive twin."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def names(method: str, path: str, view: View = VIEW, turn: int = 0) -> list[str]
 
 WRITER, READER, FRESHEST, LEADER = Destination.WRITER, Destination.READER, Destination.FRESHEST, Destination.LEADER
 
-# Every call of API.md and where its chapter "Routing" sends it.
+# Every call of the HTTP contract and where it is sent.
 TABLE = [
     ("POST", "/topics", WRITER), ("GET", "/topics", READER), ("POST", "/producer/register", WRITER), ("POST", "/producer/produce", WRITER),
     ("POST", "/consumer/register", READER), ("GET", "/consumer/consume", READER), ("POST", "/consumer/consume", READER),
