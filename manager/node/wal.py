@@ -17,7 +17,16 @@ from db.wal_store import HeldWal, RaftState, Session, WalEntry, WalStore
 from manager.cluster import commands
 from manager.cluster.state import Change, Event, apply
 from manager.node.role import TERM, FixedRole
-from myqueue.errors import BadRequestError, DuplicateSequenceError, LogFaultError, MyQueueError, NotLeaderError, OverloadedError, TooLargeError
+from myqueue.errors import (
+    BadRequestError,
+    DuplicateSequenceError,
+    LogFaultError,
+    MyQueueError,
+    NotLeaderError,
+    OverloadedError,
+    TooLargeError,
+    UnavailableError,
+)
 from myqueue.protocol.chain import canonical_json, wal_chain
 from myqueue.service.faults import fault_point
 
@@ -116,11 +125,14 @@ class Wal:
 
         Raises:
             NotLeaderError, OverloadedError: nothing was done.
+            UnavailableError: the log does not begin with ``init_cluster`` yet; nothing was done.
             OutcomeUnknownError: the COMMIT's answer was lost; propose the same again.
         """
         with self._store.locked() as held:
             if not self._role.leads(held.state):
                 raise NotLeaderError(f"manager {self._role.write_manager} is the write manager", leader=self._role.write_manager)
+            if held.log.end == 0 and not isinstance(proposals[0].command, commands.InitCluster):  # nothing may come before the voters are named
+                raise UnavailableError("the cluster is not initialised yet: its first start needs all managers; nothing was done")
             if held.log.end - held.state.commit_index + len(proposals) > TAIL_ENTRIES_MAX:
                 raise OverloadedError("too many commands wait for a majority of the managers; nothing was done")
             outcomes, entries = _place(held, proposals)

@@ -65,6 +65,16 @@ def topic(name: str, seq: int, client: str = "client") -> Proposal:
     return Proposal(c.CreateTopic(name, created_at=NOW, live_brokers=(1,)), client, seq)
 
 
+def test_nothing_comes_before_the_voters_are_named(store: WalStore):
+    """A broker may knock before the cluster is founded: an entry before ``init_cluster`` could never be committed."""
+    wal = Wal(store, LEADER)
+    wal.begin_term()
+    with pytest.raises(UnavailableError, match="not initialised yet"):
+        wal.propose([topic("early", 1)])
+    with store.reading() as held:
+        assert held.log.end == 0
+
+
 def test_sql_folds_to_the_same_tables_and_answers_as_memory(store: WalStore):
     """One log through the tables and through dictionaries: equal replies after each command, equal rows at the end."""
     memory = MemoryMetadata()
