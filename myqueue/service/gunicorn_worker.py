@@ -49,6 +49,10 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._heads.pop(conn, None)
         return super().handle_request(req, conn)
 
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        """As SIGTERM: gunicorn's own handler takes the thread pool's lock, which the code that it interrupts may hold."""
+        self.handle_exit(sig, frame)
+
     def notify(self) -> None:
         """Called about once a second by the worker's main loop."""
         super().notify()
