@@ -4,7 +4,8 @@ A **lane** is one partition's queue of batches. The laws:
 
 * A lane has at most one batch in flight, and it is the lane's first: so records keep their order, whatever is retried.
 * A batch gets its sequence when it is first taken, and keeps sequence and records until it is delivered or given up:
-  so a retry is the same request. Sequences of a lane are 0, 1, 2 … for each producer identity.
+  so a retry is the same request. Sequences of a lane are 0, 1, 2 … for each producer identity. Only a log that refuses
+  the sequence as a gap, and so has not stored it and never will, costs the lane its identity and the batch its sequence.
 * A batch given up after an attempt whose outcome is unknown costs the lane its identity: its sequence must not be used again.
 * ``room`` + the bytes of every record accepted, and not yet delivered or taken over as failed, is the buffer's size.
 
@@ -265,6 +266,10 @@ class Accumulator:
         lane.not_before = not_before
         batch.error = error
         self._waiting[lane.partition] = lane
+
+    def renumber(self, batch: Batch) -> None:
+        """The log misses what the lane has delivered (its topic was made anew): the batch, not stored there, begins a new identity."""
+        batch.sequence = batch.lane.identity = None
 
     def give_up(self, batch: Batch, error: MyQueueError, *, forget_identity: bool = False) -> None:
         """The batch is not delivered and is tried no more; its records stay in ``failed`` until they are taken over."""

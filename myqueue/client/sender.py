@@ -7,10 +7,12 @@ import threading
 
 from ..errors import (
     UNKNOWN,
+    ClosedError,
     DuplicateSequenceError,
     MyQueueError,
     OutcomeUnknownError,
     ProducerFencedError,
+    SequenceGapError,
     UnknownPartitionError,
     UnknownProducerError,
     UnknownTopicError,
@@ -70,12 +72,14 @@ class Sender:
         if batch.lane.identity is None:
             self._renew(batch)
         with self._changed:
+            if not self._accumulator.holds(batch):
+                raise ClosedError("the batch was given up before it left")
             sequence = self._accumulator.assign_sequence(batch)
         partition = batch.lane.partition
         answer = self._connection.partition_call(
             partition, "POST", routes.RECORDS.format(topic=partition.topic, partition=partition.partition),
             headers=_headers(sequence), body=body_of(batch), read_timeout_seconds=self._produce_timeout_seconds,
-            repeatable=True)  # the sequence makes it so
+            repeatable=False)  # a repeat is an attempt of its own here: the first one's doubt must not hide behind the second one's answer
         self._presence.touch(sequence.producer_id)
         return wire.appended_from_json(answer.json())
 
@@ -98,6 +102,8 @@ class Sender:
             if not may_retry:
                 self._give_up(batch, error)
                 return
+            if isinstance(error, SequenceGapError):
+                self._accumulator.renumber(batch)
             delay = self._connection.backoff.delay_seconds(batch.lane.failures + 1, random.random())
             self._accumulator.retry(batch, error, not_before=self._connection.clock.monotonic() + delay)
             self._changed.notify_all()

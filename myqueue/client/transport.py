@@ -81,18 +81,24 @@ class RequestsTransport:
 
     def request(self, method: str, url: str, *, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None,
                 body: bytes | None = None, read_timeout_seconds: float = READ_TIMEOUT_SECONDS, repeatable: bool = False) -> Response:
-        for attempt in (1, 2):
+        try:
+            return self._exchange(method, url, params, headers, body, read_timeout_seconds)
+        except OutcomeUnknownError as error:
+            if not repeatable or error.details.get("timed_out"):
+                raise
             try:
-                with _mapped(url), self._send(method, url, params, headers, body, read_timeout_seconds) as answer:
-                    return Response(answer.status_code, answer.headers, answer.content)
-            except OutcomeUnknownError as error:
-                if attempt == 2 or not repeatable or error.details.get("timed_out"):
-                    raise
-        raise AssertionError("unreachable")
+                return self._exchange(method, url, params, headers, body, read_timeout_seconds)
+            except UnreachableError:
+                raise error from None  # the first one may have been carried out
 
     def close(self) -> None:
         """Close the idle connections."""
         self._session.close()
+
+    def _exchange(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
+                  body: bytes | None, read_timeout_seconds: float) -> Response:
+        with _mapped(url), self._send(method, url, params, headers, body, read_timeout_seconds) as answer:
+            return Response(answer.status_code, answer.headers, answer.content)
 
     def _send(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
               body: bytes | None, read_timeout_seconds: float) -> requests.Response:

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import BY_CODE, BadRequestError, InternalError, MyQueueError, UnavailableError
+from ..errors import BY_CODE, BadRequestError, InternalError, MyQueueError, OutcomeUnknownError, UnavailableError
 from .types import Appended, ClusterSnapshot, Message, NodeAddress, PartitionInfo, Record, TopicPartition
 
 RETRY_AFTER_SECONDS = 1
@@ -32,7 +32,9 @@ def error_from_json(body: object, status: int) -> MyQueueError:
 
 
 def _by_status(status: int) -> type[MyQueueError]:
-    return UnavailableError if status in (429, 502, 503, 504) else BadRequestError if 400 <= status < 500 else InternalError
+    if status in (502, 504):
+        return OutcomeUnknownError  # of a foreign gateway, which may have passed the request on
+    return UnavailableError if status in (429, 503) else BadRequestError if 400 <= status < 500 else InternalError
 
 
 def value_to_json(value: bytes | None, name: str = "value") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from myqueue.client.connection import Connection
 from myqueue.client.delivery import Completion, Delivery
 from myqueue.client.housekeeping import Presence
 from myqueue.client.sender import Sender
+from myqueue.client.transport import Response
 from myqueue.errors import (
     CorruptBatchError,
     InternalError,
@@ -21,6 +23,7 @@ from myqueue.errors import (
     ProducerFencedError,
     UnknownTopicError,
 )
+from myqueue.protocol import routes
 from myqueue.testing import InMemoryTransport, ManualClock
 
 
@@ -180,3 +183,48 @@ def test_a_result_that_lands_after_the_producer_gave_up_changes_nothing() -> Non
     assert not deliveries[0].is_done()
     with pytest.raises(OutcomeUnknownError, match="still under way"):
         deliveries[0].result(0)
+
+
+def test_an_append_is_never_repeated_below_the_accumulator() -> None:
+    """The answer to a hidden second try would say that nothing was stored, while the first one may have been."""
+    world, asked = World(), []
+    request = world.transport.request
+
+    def watched(method: str, url: str, *, repeatable: bool = False, **arguments: Any) -> Response:
+        if method == "POST" and url.endswith("/records"):
+            asked.append(repeatable)
+        return request(method, url, repeatable=repeatable, **arguments)
+
+    world.transport.request = watched  # type: ignore[method-assign]
+    world.send(b"1")
+    world.run()
+    assert asked == [False]
+
+
+def test_a_topic_made_anew_takes_what_follows_at_once() -> None:
+    """Its log knows none of the earlier sequences, and waiting would not bring them."""
+    world = World()
+    world.send(*numbered(20))
+    world.run()
+    world.transport.delete_topic("a")
+    world.transport.create_topic("a")
+    deliveries = world.send(b"1") + world.send(b"2")
+    world.run(seconds=5.0)
+    assert [b"1", b"2"] == world.stored()
+    assert [0, 1] == [delivery.result(0).offset for delivery in deliveries]
+
+
+def test_a_producer_that_stops_while_an_identity_is_fetched_sends_nothing_more() -> None:
+    world = World()
+    world.send(b"0")
+    world.transport.refuse(ProducerFencedError())
+    world.run()
+    world.send(b"1")
+
+    def abandon(method: str, url: str) -> None:
+        if url.endswith(routes.PRODUCERS):
+            world.accumulator.abandon()
+
+    world.transport.on_request = abandon
+    world.run()
+    assert [] == world.stored()

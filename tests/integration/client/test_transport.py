@@ -1,0 +1,73 @@
+"""The real transport before a server that breaks off."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from myqueue.client.transport import RequestsTransport
+from myqueue.errors import OutcomeUnknownError, UnreachableError
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@contextmanager
+def server(answers: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
+    """Reads one request per answer, an empty answer breaks the connection; after the last one nobody listens any more."""
+    seen: list[bytes] = []
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.settimeout(10)
+
+    def serve() -> None:
+        for number, answer in enumerate(answers, 1):
+            connection, _ = listening.accept()
+            with connection:
+                seen.append(connection.recv(65_536))
+                if number == len(answers):
+                    listening.close()
+                connection.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/x", seen
+    finally:
+        thread.join(15)
+        listening.close()
+
+
+@pytest.fixture
+def transport() -> Iterator[RequestsTransport]:
+    transport = RequestsTransport()
+    yield transport
+    transport.close()
+
+
+def test_a_repeat_that_reaches_nobody_leaves_the_first_outcome_unknown(transport: RequestsTransport) -> None:
+    """The server took the request and died: that nobody listens any more does not mean that nothing was done."""
+    with server([b""]) as (url, seen), pytest.raises(OutcomeUnknownError):
+        transport.request("PUT", url, body=b"a", repeatable=True)
+    assert len(seen) == 1
+
+
+def test_a_request_that_may_be_repeated_is_sent_once_more(transport: RequestsTransport) -> None:
+    with server([b"", ANSWER]) as (url, seen):
+        assert transport.request("PUT", url, body=b"a", repeatable=True).body == b"ok"
+    assert len(seen) == 2
+
+
+def test_one_that_may_not_is_not(transport: RequestsTransport) -> None:
+    with server([b""]) as (url, seen), pytest.raises(OutcomeUnknownError):
+        transport.request("POST", url, body=b"a")
+    assert len(seen) == 1
+
+
+def test_where_nobody_listens_nothing_was_sent(transport: RequestsTransport) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(UnreachableError):
+        transport.request("POST", f"http://127.0.0.1:{port}/x", body=b"a", repeatable=True)
