@@ -12,6 +12,7 @@ from ..errors import (
     BadRequestError,
     ClosedError,
     ConfigurationError,
+    CorruptBatchError,
     MyQueueError,
     OffsetOutOfRangeError,
     UnavailableError,
@@ -99,6 +100,7 @@ class MyConsumer:
         Raises:
             OffsetOutOfRangeError: the position is no longer in the log (``earliest``, ``latest``): ``seek`` decides where to go on.
             UnknownTopicError: the topic was deleted.
+            CorruptBatchError: what was read is damaged; the next call reads it again.
             UnavailableError: the time-out is over, and no partition could be asked.
         """
         with self._changed:
@@ -112,14 +114,20 @@ class MyConsumer:
     def _hand_out(self, chunk: Chunk) -> Iterator[Message]:
         reader, progress, generation, auto_done = chunk.reader, chunk.reader.progress, chunk.generation, self._auto_done
         assert progress is not None
-        for message in chunk.messages:
-            if self._stopped is not None or generation != reader.generation:
-                return
-            offset = message.offset
-            progress.handed(offset)
-            yield message
-            if auto_done and generation == reader.generation:
-                progress.done(offset)
+        try:
+            for message in chunk.messages:
+                if self._stopped is not None or generation != reader.generation:
+                    return
+                offset = message.offset
+                progress.handed(offset)
+                yield message
+                if auto_done and generation == reader.generation:
+                    progress.done(offset)
+        except CorruptBatchError:
+            with self._changed:
+                if generation == reader.generation:
+                    self._fetcher.refetch(reader, progress.position)  # the rest of the chunk is not passed over
+            raise
         with self._changed:
             if generation == reader.generation:
                 self._fetcher.finish(chunk)
@@ -205,17 +213,27 @@ class MyConsumer:
                 reader.progress.all_done()
 
     def _commit_done(self) -> None:
+        """Commit every partition; one that fails keeps none of the others from it. Raises the first failure."""
+        failure: MyQueueError | None = None
         with self._committing:
             for reader in list(self._fetcher.readers.values()):
-                progress = reader.progress
-                offset = progress.to_commit() if progress is not None else None
-                if progress is None or offset is None:
-                    continue
-                path = routes.OFFSETS.format(topic=reader.partition.topic, partition=reader.partition.partition, consumer_id=reader.consumer_id)
-                self._connection.partition_call(reader.partition, "PUT", path, headers={"Content-Type": "application/json"},
-                                                body=b'{"offset": %d}' % offset, repeatable=True)
-                progress.committed = offset
-                self._presence.touch(reader.consumer_id)
+                try:
+                    self._commit_reader(reader)
+                except MyQueueError as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _commit_reader(self, reader: Reader) -> None:
+        progress = reader.progress
+        offset = progress.to_commit() if progress is not None else None
+        if progress is None or offset is None:
+            return
+        path = routes.OFFSETS.format(topic=reader.partition.topic, partition=reader.partition.partition, consumer_id=reader.consumer_id)
+        self._connection.partition_call(reader.partition, "PUT", path, headers={"Content-Type": "application/json"},
+                                        body=b'{"offset": %d}' % offset, repeatable=True)
+        progress.committed = offset
+        self._presence.touch(reader.consumer_id)
 
     # --- the end ---
 

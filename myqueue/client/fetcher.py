@@ -107,13 +107,17 @@ class Fetcher:
 
     def seek(self, reader: Reader, offset: int) -> None:
         """Go on from another offset; what was fetched of this partition is dropped."""
-        for item in [item for item in self.ready if item.reader is reader]:
-            self.ready.remove(item)
-            self._release(item)
         if reader.progress is None:
             reader.begin(offset, None)
         else:
             reader.progress.seek(offset)
+        self.refetch(reader, offset)
+
+    def refetch(self, reader: Reader, offset: int) -> None:
+        """Drop what was fetched of this partition and fetch it from an offset on."""
+        for item in [item for item in self.ready if item.reader is reader]:
+            self.ready.remove(item)
+            self._release(item)
         if reader.in_flight:
             self._reserved -= self._fetch_bytes_max
         reader.next_fetch = offset

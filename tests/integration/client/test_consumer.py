@@ -7,11 +7,13 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from myqueue import ClosedError, Message, MyConsumer, MyProducer, OffsetOutOfRangeError, UnavailableError, UnknownPartitionError, UnknownTopicError
-from myqueue.errors import BadRequestError, ConfigurationError, OutcomeUnknownError
+from myqueue.client.transport import Response
+from myqueue.errors import BadRequestError, ConfigurationError, CorruptBatchError, OutcomeUnknownError
 from myqueue.testing import InMemoryTransport
 from tests.support.waiting import wait_until
 
@@ -276,3 +278,49 @@ def test_heartbeats_tell_that_an_idle_consumer_lives(transport, consumer) -> Non
     consumer._presence._interval_seconds = 0.0
     consumer._presence.send_due()
     assert {consumer.consumer_ids["A"]} == transport.heartbeats["consumers"]
+
+
+def test_a_partition_that_cannot_be_committed_keeps_no_other_from_it(transport) -> None:
+    """The first of two partitions is away; the second one's progress is durable nevertheless, and the failure is told."""
+    transport.create_topic("A", 2)
+    with MyConsumer(["A"], transport=transport, auto_commit_seconds=None, max_block_seconds=0.2) as consumer:
+        for partition in (0, 1):
+            send(transport, 3, partition=partition)
+        assert 6 == len(read(consumer))
+
+        def refuse(method: str, url: str) -> None:
+            if method == "PUT" and "/partitions/0/" in url:
+                raise OutcomeUnknownError("away")
+
+        transport.on_request = refuse
+        with pytest.raises(OutcomeUnknownError):
+            consumer.commit()
+        assert (None, 3) == tuple(transport.committed("A", partition, consumer.consumer_ids["A"]) for partition in (0, 1))
+        transport.on_request = None
+
+
+def test_damaged_data_is_an_error_each_time_and_passes_nothing_over(transport, consumer) -> None:
+    """What was read before the damage is handed out; once it is repaired, reading goes on at the very next message."""
+    for number in range(3):
+        send(transport, 1, first=number)
+    request = transport.request
+
+    def damaged(method: str, url: str, **arguments) -> Response:
+        answer = request(method, url, **arguments)
+        if method != "GET" or not url.endswith("/records") or not answer.body.endswith(b"2"):
+            return answer
+        return Response(answer.status, answer.headers, answer.body[:-2] + b"\x09" + answer.body[-1:])  # the last length
+
+    transport.request = damaged
+    seen = []
+    for _ in range(2):
+        with pytest.raises(CorruptBatchError):
+            for message in consumer.get_next(QUIET):
+                seen.append(int(message.value))
+    assert [0, 1] == seen
+    del transport.request
+    transport.wake()
+    with suppress(CorruptBatchError):  # one damaged answer may have been fetched ahead
+        seen += read(consumer)
+    seen += read(consumer)
+    assert [0, 1, 2] == seen
