@@ -195,7 +195,10 @@ class PostgresLogStore:
             gone = sorted(PartitionId(topic_id, row[0]) for row in cursor.fetchall())
             for table in ("partition_commit", "replica_progress", "consumer_offset", "consumer_request", "producer_state", "segment_start", "topic"):
                 cursor.execute(f"DELETE FROM {table} WHERE topic_id = %s", (topic_id,))
-        segments.drop_all(self._plain_transaction, topic_id)
+        try:
+            segments.drop_all(self._plain_transaction, topic_id)
+        except psycopg2.Error as error:
+            raise _ours(error) from error
         return gone
 
     def maintain_segments(self, policy: segments.RollPolicy) -> list[int]:
@@ -315,7 +318,7 @@ class PostgresLogStore:
             pooled = engine.raw_connection()
         except sqlalchemy.exc.TimeoutError:
             raise OverloadedError("no database connection was free in time") from None
-        except (sqlalchemy.exc.DBAPIError, psycopg2.Error) as error:
+        except (sqlalchemy.exc.SQLAlchemyError, psycopg2.Error) as error:  # also where a connection is ended as soon as it is made
             raise UnavailableError("the database cannot be reached") from error
         connection = pooled.driver_connection
         try:

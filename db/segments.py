@@ -21,7 +21,8 @@ LOCK_TOPIC = "SELECT 1 FROM topic WHERE topic_id = %s FOR UPDATE"
 FIND = "SELECT segment_id FROM segment WHERE topic_id = %s AND state = %s ORDER BY segment_id LIMIT 1"
 SET_STATE = "UPDATE segment SET state = %s WHERE segment_id = %s"
 MAKE = "SELECT create_segment(%s)"
-OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, pg_relation_size(c.oid) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0),
+# The size of a table that is being dropped is NULL.
+OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, coalesce(pg_relation_size(c.oid), 0) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0),
                           extract(epoch FROM clock_timestamp() - s.created_at),
                           EXISTS (SELECT 1 FROM segment n WHERE n.topic_id = s.topic_id AND n.state = 'spare')
                    FROM segment s JOIN pg_class c ON c.oid = to_regclass('log_segment_' || s.segment_id) WHERE s.state = 'open'"""
@@ -95,7 +96,8 @@ def maintain(transaction: Transaction, policy: RollPolicy) -> list[int]:
 
 
 def _roll(cursor: Any, segment: OpenSegment) -> list[int]:
-    cursor.execute(LOCK_TOPIC, (segment.topic_id,))
+    if not _lock_topic(cursor, segment.topic_id):
+        return []
     cursor.execute(FIND, (segment.topic_id, "open"))
     found = cursor.fetchone()
     if found is None or found[0] != segment.segment_id:
@@ -105,10 +107,17 @@ def _roll(cursor: Any, segment: OpenSegment) -> list[int]:
 
 
 def _make_spare(cursor: Any, topic_id: int) -> None:
-    cursor.execute(LOCK_TOPIC, (topic_id,))
+    if not _lock_topic(cursor, topic_id):
+        return
     cursor.execute(FIND, (topic_id, "spare"))
     if cursor.fetchone() is None:
         cursor.execute(MAKE, (topic_id,))
+
+
+def _lock_topic(cursor: Any, topic_id: int) -> bool:
+    """False where the topic was dropped: a table made for it now would stay for ever."""
+    cursor.execute(LOCK_TOPIC, (topic_id,))
+    return cursor.fetchone() is not None
 
 
 def drop_all(transaction: Transaction, topic_id: int) -> None:

@@ -59,7 +59,7 @@ def _checkout(engine: sqlalchemy.Engine) -> Any:
         return engine.raw_connection()
     except exc.TimeoutError:
         raise OverloadedError("no database connection was free in time; nothing was done") from None
-    except (*TRANSIENT, exc.DBAPIError) as error:
+    except (*TRANSIENT, exc.SQLAlchemyError) as error:
         raise UnavailableError(f"the database cannot be reached: {_reason(error)}") from error
 
 

@@ -5,24 +5,28 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psycopg2
 import pytest
 from hypothesis import HealthCheck, given, settings
+from sqlalchemy import event
 
 from broker.core.admission import admit
 from broker.core.append import AppendRequest
 from broker.core.offsets import CommitRequest
-from db.engine import make_engine
+from db.engine import libpq_url, make_engine
 from db.postgres_log import READ, PostgresLogStore
 from db.segments import RollPolicy
-from myqueue.errors import CorruptBatchError, TooLargeError
+from myqueue.errors import CorruptBatchError, TooLargeError, UnavailableError
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, messages_of, pack, records_of
 from myqueue.protocol.chain import GENESIS, EntryHead, entry_chain
 from myqueue.protocol.types import PartitionId, Record
 from tests.contract.test_log_store import EVERYTHING, append, begin, values, write
 from tests.property.strategies import batches, damaged, framed
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
+from tests.support.waiting import wait_until
 
 RECORDS = [Record(b"v1", b"k", (("h", b"x"), ("none", None)), 1_700_000_000_000_000),
            Record(b"\0\xff"), Record(b"", b"", (), 0), Record(b"z" * 9_000)]
@@ -161,6 +165,54 @@ def test_a_dropped_topic_gives_the_disk_back(store: PostgresLogStore):
     store.drop(1)
     assert rows(store, "SELECT relname FROM pg_class WHERE relname LIKE 'log_segment_%%'") == []
     assert rows(store, "SELECT count(*) FROM segment") == [(0,)]
+
+
+def test_segments_are_looked_at_while_one_is_dropped(store: PostgresLogStore, broker_database: str):
+    """A table whose drop commits in that very moment has no size any more; that is no reason to stumble."""
+    append(store, b"a")
+    [(segment_id,)] = rows(store, "SELECT segment_id FROM segment WHERE state = 'open'")
+    dropping = psycopg2.connect(libpq_url(broker_database))
+    try:
+        with dropping.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+            cursor.execute(f"DROP TABLE log_segment_{segment_id}")
+            looking = pool.submit(store.maintain_segments, RollPolicy(1, 1e9))
+            wait_until(lambda: rows(store, "SELECT 1 FROM pg_locks WHERE NOT granted AND database = "
+                                           "(SELECT oid FROM pg_database WHERE datname = current_database())"), what="the look to wait for the drop")
+            dropping.commit()
+            assert looking.result(10) == []
+    finally:
+        dropping.close()
+
+
+@pytest.mark.parametrize("bytes_max", [1, 12_000])
+def test_no_table_is_made_for_a_topic_that_is_being_dropped(store: PostgresLogStore, bytes_max: int):
+    """Neither a successor nor a spare: nobody would ever drop it."""
+    append(store, b"a")
+    [(segments,)] = rows(store, "SELECT array_agg(segment_id) FROM segment")
+    assert rows(store, "DELETE FROM topic WHERE topic_id = 1 RETURNING 1") == [(1,)]
+    assert store.maintain_segments(RollPolicy(bytes_max, 1e9)) == []
+    assert rows(store, "SELECT array_agg(segment_id) FROM segment") == [(segments,)]
+
+
+def test_connections_that_end_as_soon_as_they_are_made_are_an_error_of_ours(broker_database: str):
+    """As while a server shuts down; any other error would end the worker."""
+    engine = make_engine(broker_database, application_name="tests", pool_size=1)
+    killer = psycopg2.connect(libpq_url(broker_database))
+    killer.autocommit = True
+
+    def kill(connection: Any, _record: object) -> None:
+        with killer.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(%s, 10000)", (connection.get_backend_pid(),))
+
+    try:
+        engine.connect().close()  # the dialect asks its questions once
+        engine.dispose()
+        event.listen(engine, "connect", kill)
+        with pytest.raises(UnavailableError), PostgresLogStore(engine, engine).locked(PARTITION):
+            pass
+    finally:
+        killer.close()
+        engine.dispose()
 
 
 def test_a_reader_delays_a_drop_but_nobody_else(store: PostgresLogStore, broker_database: str):
