@@ -82,7 +82,7 @@ class Group:
                     raise OverloadedError("the write manager is too busy; nothing was done")
             raise OutcomeUnknownError("no answer in time: the command is being written")
         try:
-            if mine.outcome is None:
+            while mine.outcome is None:  # more than one group may wait before it
                 self._write_group()
         finally:
             self._turn.release()
@@ -158,26 +158,31 @@ class Proposer:
         """At the write manager, wherever that is; once more where its answer was lost, since asking twice does it once."""
         if self._role.is_write_manager:
             return self.execute(proposal)
+        doubt: OutcomeUnknownError | None = None  # an attempt that may have been carried out: what a later one says is of that one only
         while True:
             left = deadline - self._clock.monotonic()
             try:
                 return self._peers.propose(self._role.write_manager, proposal, timeout_seconds=max(0.1, left))
-            except UnreachableError as error:
-                raise UnavailableError(f"the write manager cannot be reached; nothing was done ({error.message})", **error.details) from error
-            except OutcomeUnknownError:
-                if deadline - self._clock.monotonic() <= 2 * PAUSE_SECONDS:
+            except OutcomeUnknownError as error:
+                doubt = error
+            except UnavailableError as error:
+                if doubt is None and isinstance(error, UnreachableError):
+                    raise UnavailableError(f"the write manager cannot be reached; nothing was done ({error.message})", **error.details) from error
+                if doubt is None:
                     raise
+            if deadline - self._clock.monotonic() <= 2 * PAUSE_SECONDS:
+                raise doubt
             self._pause()
 
     def _place(self, proposal: Proposal, deadline: float) -> Placed | Answered:
-        for attempt in (1, 2):
+        try:
+            placed = self._group.submit(proposal, deadline - self._clock.monotonic())
+        except OutcomeUnknownError as doubt:  # the COMMIT's answer was lost: looked at again under the lock
+            self._pause()
             try:
                 placed = self._group.submit(proposal, deadline - self._clock.monotonic())
-                break
-            except OutcomeUnknownError:  # the COMMIT's answer was lost: looked at again under the lock
-                if attempt == 2:
-                    raise
-                self._pause()
+            except UnavailableError:
+                raise doubt from None  # the second one surely not, the first one perhaps
         self._signals.give(sig.LOG)
         return placed
 

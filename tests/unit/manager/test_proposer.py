@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from manager.cluster.commands import Noop
-from manager.node.wal import Placed, Proposal
-from manager.proposer import Clients, Group
-from myqueue.errors import BadRequestError, OutcomeUnknownError, UnavailableError
+from manager.node.role import FixedRole
+from manager.node.wal import Answered, Placed, Proposal
+from manager.proposer import Clients, Group, Proposer
+from myqueue.errors import NOT_DONE, BadRequestError, MyQueueError, OutcomeUnknownError, UnavailableError, UnreachableError
+from myqueue.testing import ManualClock
 
 
 def test_a_name_is_never_given_twice():
@@ -50,3 +55,58 @@ def test_what_fails_for_the_group_fails_for_each():
 
     with pytest.raises(UnavailableError, match="database gone"):
         Group(write).submit(Proposal(Noop(), "c", 1), 1.0)
+
+
+class Pauses:
+    """Signals of which only the pause is used: time passes by hand."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+
+    def stamp(self, key: int) -> int:
+        return 0
+
+    def wait(self, key: int, stamp: int, timeout_seconds: float) -> bool:
+        self.clock.advance(timeout_seconds)
+        return False
+
+    def give(self, *keys: int) -> None:
+        """Nobody waits."""
+
+
+def proposer(*, node_id: int, outcomes: list[Answered | Placed | MyQueueError]) -> Proposer:
+    """A proposer whose write manager, or whose own log on the write manager, gives these outcomes, the last one for ever."""
+    def next_outcome(*_: object, **__: object) -> Any:
+        outcome = outcomes.pop(0) if len(outcomes) > 1 else outcomes[0]
+        if isinstance(outcome, MyQueueError):
+            raise outcome
+        return outcome
+
+    clock = ManualClock()
+    return Proposer(wal=SimpleNamespace(propose=lambda proposals: [next_outcome()]), role=FixedRole(node_id, 1),  # type: ignore[arg-type]
+                    replica=SimpleNamespace(wait_for=lambda index, timeout_seconds: True), peers=SimpleNamespace(propose=next_outcome),  # type: ignore[arg-type]
+                    signals=Pauses(clock), clock=clock, managers=1, live_brokers=tuple, timeout_seconds=2.0, majority_timeout_seconds=1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("second", [UnreachableError("down"), UnavailableError("no majority; nothing was done")])
+def test_after_an_answer_was_lost_no_refusal_says_that_nothing_was_done(second: MyQueueError):
+    """The write manager took the command and died; what the next attempt meets is of that attempt only."""
+    with pytest.raises(OutcomeUnknownError):
+        proposer(node_id=2, outcomes=[OutcomeUnknownError(), second]).propose(Noop())
+
+
+def test_a_command_in_doubt_is_asked_for_until_its_answer_is_there():
+    outcomes = [OutcomeUnknownError(), UnreachableError("down"), UnavailableError("starting"), Answered(7, {"result": {"a": 1}})]
+    assert proposer(node_id=2, outcomes=outcomes).propose(Noop()) == {"a": 1}
+
+
+def test_without_doubt_a_refusal_is_told_as_it_is():
+    with pytest.raises(UnavailableError, match="nothing was done") as refused:
+        proposer(node_id=2, outcomes=[UnreachableError("down")]).propose(Noop())
+    assert refused.value.outcome == NOT_DONE
+
+
+def test_a_lost_commit_that_cannot_be_looked_up_stays_in_doubt():
+    """The database went away with the commit: the command may stand in the log, and be done later."""
+    with pytest.raises(OutcomeUnknownError):
+        proposer(node_id=1, outcomes=[OutcomeUnknownError(), UnavailableError("database gone")]).propose(Noop())
