@@ -19,7 +19,7 @@ import requests
 from db.engine import parse_url
 from myqueue.errors import ConfigurationError, UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
-from myqueue.supervisor.process import descendants, is_alive
+from myqueue.supervisor.process import descendants, is_alive, signal_all
 from tests.support.clusters import SMALL, STAND_INS, cluster_folder, get, is_root, processes_of
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
@@ -191,8 +191,7 @@ def test_rows_survive_kill_of_everything(data: Path):
     owner_query(cluster, "broker-1", "CREATE TABLE kept AS SELECT 1 AS id")
     cluster.pause("manager-1")
     supervisor = supervisor_pid(cluster)
-    for pid in [supervisor, *descendants(supervisor)]:
-        os.kill(pid, signal.SIGKILL)
+    signal_all([supervisor, *descendants(supervisor)], signal.SIGKILL)  # some end by themselves as soon as the first is gone
     again = Cluster(data, kinds=STAND_INS)
     again.up()  # at once: the kernel may still be taking the old one apart
     assert reader_query(again, "broker-1", "SELECT id FROM kept") == [(1,)]
