@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import sys
 import types
@@ -13,7 +14,9 @@ from typing import Any
 
 from ..errors import ConfigurationError, UnavailableError
 from ..supervisor import Cluster, ClusterSpec
+from ..supervisor.folder import Saved
 from ..supervisor.spec import DEFAULT_PORT, PER_NODE, SHARED
+from .connecting import number
 
 DEFAULT_DATA = ".myqueue"
 LOG_LINES = 100
@@ -53,7 +56,7 @@ def add_parser(groups: Any) -> None:
                        ("resume", "let a frozen node go on")):
         command(name, _node, text, node=True).set_defaults(verb=name)
     logs = command("logs", _logs, "show the end of a node's log (supervisor: the supervisor's)", node=True)
-    logs.add_argument("--lines", type=int, default=LOG_LINES, metavar="N", help=f"how many lines (default: {LOG_LINES})")
+    logs.add_argument("--lines", type=number(1), default=LOG_LINES, metavar="N", help=f"how many lines (default: {LOG_LINES})")
 
 
 def _cluster(arguments: argparse.Namespace, spec: ClusterSpec | None = None) -> Cluster:
@@ -61,7 +64,13 @@ def _cluster(arguments: argparse.Namespace, spec: ClusterSpec | None = None) -> 
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    cluster = _cluster(arguments, _spec(arguments))
+    before = Cluster(arguments.data).folder.load()
+    try:
+        spec = _spec(arguments, before)
+    except ConfigurationError as error:
+        print(f"myqueue: {error.message}", file=sys.stderr)
+        return 2
+    cluster = _cluster(arguments, spec)
     signal.signal(signal.SIGTERM, _interrupt)
     print(f"starting the cluster in {cluster.data} …", flush=True)
     try:
@@ -73,7 +82,7 @@ def _up(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nended: everything was taken down again", file=sys.stderr)
         return 1
-    print(f"ready: http://{cluster.bootstrap} (data in {cluster.data}, end it by: cluster down)")
+    print(f"ready: http://{cluster.bootstrap} (data in {cluster.data}, end it by: {_ending(arguments)})")
     return 0
 
 
@@ -94,12 +103,17 @@ def _interrupt(_number: int, _frame: types.FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _spec(arguments: argparse.Namespace) -> ClusterSpec | None:
-    """What was asked for over what is there; None if nothing was asked for and something is there."""
+def _ending(arguments: argparse.Namespace) -> str:
+    """The command that takes this cluster down, from the same folder."""
+    data = "" if arguments.data == Path(DEFAULT_DATA) else f" --data {shlex.quote(str(arguments.data))}"
+    return f"scripts/cluster down{data}"
+
+
+def _spec(arguments: argparse.Namespace, before: Saved | None) -> ClusterSpec | None:
+    """What was asked for over what is there; None if nothing was asked for and something is there. ConfigurationError: no cluster has that shape."""
     given = {name: getattr(arguments, name) for name in ("brokers", "managers", "postgres") if getattr(arguments, name) is not None}
     if arguments.port:
         given["ports"] = tuple(arguments.port)
-    before = Cluster(arguments.data).folder.load()
     if before is None:
         return ClusterSpec(**given)
     if not given:
@@ -110,6 +124,7 @@ def _spec(arguments: argparse.Namespace) -> ClusterSpec | None:
 
 def _down(arguments: argparse.Namespace) -> int:
     cluster = _cluster(arguments)
+    cluster.names()  # a mistyped folder is told, not taken for a cluster that is down
     cluster.down()
     print(f"down: the data stays in {cluster.data}")
     return 0
@@ -144,8 +159,6 @@ def _node(arguments: argparse.Namespace) -> int:
 
 
 def _logs(arguments: argparse.Namespace) -> int:
-    if arguments.lines < 1:
-        raise ConfigurationError(f"--lines is {arguments.lines}: it must be at least 1")
     for line in _cluster(arguments).logs(arguments.node, arguments.lines):
         print(line)
     return 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -39,22 +40,54 @@ GROUPS = (
     Group("brokers", "brokers", "show the brokers"),
     Group("health", "health", "show who was heard of lately; exit code 1 where a broker or manager is not alive"),
 )
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Parse, run, print what went wrong in one sentence."""
+    _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
-    arguments = build_parser(words).parse_args(words)
+    arguments = _parse(words)
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()  # a full disk is told here, not by the interpreter as it ends
+        return code
     except MyQueueError as error:
         print(f"myqueue: {error.message}", file=sys.stderr)
     except KeyboardInterrupt:
         print("myqueue: interrupted", file=sys.stderr)
     except BrokenPipeError:  # the reader of our output has gone: nothing more to say
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        print(f"myqueue: the output could not be written: {error.strerror}", file=sys.stderr)
+        _discard_output()
     return 1
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments. argparse gives up on files that come after an option (``produce TOPIC --whole FILE``): they are added here."""
+    parser = build_parser(words)
+    arguments, rest = parser.parse_known_args(words)
+    if rest and (not hasattr(arguments, "files") or any(word.startswith("-") and word != "-" for word in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        arguments.files = [*arguments.files, *rest]
+    return arguments
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller closed (``>&-``) is an empty one: Python has None there, which nothing can use."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (for as long as the process lives)
+
+
+def _discard_output() -> None:
+    """What is still buffered for a reader that is gone must not be tried again at exit."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser(words: Sequence[str]) -> argparse.ArgumentParser:
