@@ -19,7 +19,7 @@ from ..clock import SystemClock
 from ..errors import ConfigurationError, MyQueueError, UnavailableError
 from .control import ask
 from .folder import DataFolder, Saved
-from .plan import KINDS, MARK, Kind, make_plan
+from .plan import KINDS, MARK, Kind, make_plan, server_parts
 from .process import descendants, is_alive, kill_trees, marked, signal_all
 from .spec import EXTERNAL, HOST, ClusterSpec
 
@@ -124,6 +124,8 @@ class Cluster:
                 return
         self._forget_process()  # of a supervisor that was killed
         self._end_leftovers()
+        if self._server_url:
+            server_parts(self._server_url)  # before there is a folder that belongs to it
         saved = self.folder.prepare(self._wanted())
         try:
             self._spawn(saved, attached=attached)
@@ -258,7 +260,10 @@ class Cluster:
         def all_ready() -> bool:
             if not self.folder.is_supervised():
                 raise _SupervisorEnded(self._why_it_ended())
-            status = self.status()
+            try:
+                status = self.status()
+            except UnavailableError:  # it is just ending, or too busy: looked at again
+                return False
             wanted = [node for node in status["nodes"] if node["name"] in names]
             for node in wanted:
                 if node["exits"] and not node["ready"]:

@@ -203,8 +203,13 @@ def _required_server_url(places: Places) -> str:
 
 
 def _server_parts(places: Places) -> Any:
+    return server_parts(_required_server_url(places))
+
+
+def server_parts(server_url: str) -> Any:
+    """The parts of a DATABASE_URL. Raises ConfigurationError for one that is none."""
     try:
-        parts = urlsplit(_required_server_url(places))
+        parts = urlsplit(server_url)
         parts.port  # noqa: B018 (reading it checks it)
     except ValueError:
         raise ConfigurationError("DATABASE_URL cannot be read: it should look like postgresql://user:password@host:port/database") from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from myqueue.cli.main import GROUPS, main
+from myqueue.cli.main import GROUPS, _parse, main
 
 
 def test_help_names_every_group(capsys: pytest.CaptureFixture[str]):
@@ -47,3 +49,42 @@ def test_reset_wants_a_yes(tmp_path, capsys: pytest.CaptureFixture[str]):
     assert main(["cluster", "reset", "--data", str(tmp_path)]) == 2
     assert "say --yes" in capsys.readouterr().err
     assert tmp_path.exists()
+
+
+@pytest.mark.parametrize("words", [["--whole", "one", "two"], ["one", "--whole", "two"], ["one", "two", "--whole"]])
+def test_files_may_stand_before_and_after_an_option(words: list[str]):
+    """``produce TOPIC --whole FILE`` is what people type; argparse alone refuses it."""
+    arguments = _parse(["produce", "topic", *words])
+    assert (arguments.topic, arguments.files, arguments.whole) == ("topic", ["one", "two"], True)
+
+
+@pytest.mark.parametrize("words", [["produce", "topic", "--whole", "file", "--nonsense"], ["brokers", "--nonsense"], ["brokers", "more"]])
+def test_what_nobody_knows_is_usage(words: list[str], capsys: pytest.CaptureFixture[str]):
+    """Only files are taken after an option."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--brokers", "0"], ["--managers", "2"], ["--port", "99999"], ["--port", "7", "--port", "7"]])
+def test_a_shape_that_no_cluster_has_is_usage(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """It is said before anything is made."""
+    assert main(["cluster", "up", "--data", str(tmp_path / "none"), *words]) == 2
+    assert capsys.readouterr().err.startswith(f"myqueue: {words[0]} ")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("url", ["mysql://h/d", "postgresql://h:port/d"])
+def test_a_bad_server_url_leaves_no_folder(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """A folder made for a server that cannot be named could be neither started nor reset."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    assert main(["cluster", "up", "--data", str(tmp_path / "none"), "--port", "0"]) == 1
+    assert capsys.readouterr().err.startswith("myqueue: DATABASE_URL ")
+    assert not (tmp_path / "none").exists()
+
+
+def test_down_of_a_folder_without_a_cluster_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """A mistyped folder is not taken for a cluster that is down."""
+    assert main(["cluster", "down", "--data", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err.startswith(f"myqueue: there is no cluster in {tmp_path / 'none'}")
