@@ -58,6 +58,8 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
     def end(response: Response) -> Response:
         response.headers.setdefault(routes.NODE, node)
         response.headers[routes.REQUEST_ID] = getattr(g, "request_id", "")
+        if request.method == "OPTIONS" and response.mimetype == "text/html":
+            del response.headers["Content-Type"]  # Flask's own answer: the methods in Allow, and no body
         route = g.get("route") or (request.url_rule.rule if request.url_rule else "unknown")  # a proxy names it itself
         metrics.REQUESTS.labels(route, request.method, response.status_code).inc()
         metrics.REQUEST_SECONDS.labels(route).observe(clock.monotonic() - getattr(g, "began", clock.monotonic()))
@@ -65,8 +67,6 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
 
     app.register_error_handler(MyQueueError, native_error)
     app.register_error_handler(HTTPException, lambda error: native_error(from_http(error)))
-    for kind in (ParseException, NoMoreData):
-        app.register_error_handler(kind, lambda error: native_error(from_framing(error)))
     app.register_error_handler(Exception, lambda error: native_error(from_bug(error)))
 
     @app.get(routes.LIVEZ)
@@ -108,13 +108,13 @@ def from_http(error: HTTPException) -> MyQueueError:
     return BadRequestError(error.description or None)
 
 
-def from_framing(error: Exception) -> MyQueueError:
-    """A body whose chunks are wrong, or that ends too soon: found while a view reads it."""
-    return BadRequestError(f"the request's body is not well framed ({type(error).__name__}); it was not carried out")
-
-
 def from_bug(error: Exception) -> MyQueueError:
-    """An error nobody expected: logged in full under the request id, answered with the id only."""
+    """An error nobody expected: logged in full under the request id, answered with the id only.
+
+    A body whose chunks are wrong, or that ends too soon, is none: it is found while a view reads it, and is the client's mistake.
+    """
+    if isinstance(error, (ParseException, NoMoreData)):
+        return BadRequestError(f"the request's body is not well framed ({type(error).__name__}); it was not carried out")
     request_id = getattr(g, "request_id", "")
     _log.exception("request %s failed", request_id, extra={"request_id": request_id, "path": request.path})
     return InternalError(f"a fault in the server; its log has the details under request {request_id}")

@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 from gunicorn.http.errors import NoMoreData
 
 from myqueue.errors import (
+    BadRequestError,
     InternalError,
     MyQueueError,
     NotLeaderError,
@@ -18,7 +19,7 @@ from myqueue.errors import (
     UnknownTopicError,
 )
 from myqueue.protocol import routes, wire
-from myqueue.service.app import build_app
+from myqueue.service.app import build_app, from_bug
 from myqueue.service.lifecycle import Lifecycle
 
 ERRORS = [UnknownTopicError("no topic"), NotLeaderError("not here", leader=3), OffsetOutOfRangeError(earliest=1, latest=9), TooLargeError(),
@@ -76,6 +77,16 @@ def test_a_body_at_the_limit_passes_and_one_byte_more_does_not() -> None:
 def test_a_body_that_is_not_well_framed_is_the_caller_s_mistake() -> None:
     answer = make_client(NoMoreData(b"")).post("/thing")
     assert (400, "bad_request", "not_done") == (answer.status_code, *(answer.get_json()["error"][name] for name in ("code", "outcome")))
+
+
+def test_a_face_with_error_handlers_of_its_own_does_not_take_it_for_a_bug() -> None:
+    assert BadRequestError is type(from_bug(NoMoreData(b"")))
+
+
+def test_options_names_the_methods_and_claims_no_page() -> None:
+    answer = make_client().options("/thing")
+    assert (200, b"", None) == (answer.status_code, answer.data, answer.headers.get("Content-Type"))
+    assert {"GET", "HEAD", "OPTIONS", "POST"} == set(answer.headers["Allow"].split(", "))
 
 
 @pytest.mark.parametrize("given", ["abc", "A-b_c.d:9", "x" * 64])
