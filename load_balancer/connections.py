@@ -114,6 +114,8 @@ class Connections:
             response = http.client.HTTPResponse(held.sock, method=method)
             with _mapped(backend):
                 _send(held.sock, head, body, response)
+            if not isinstance(body, bytes) and not (method == "POST" and 200 <= response.status < 300):
+                response.will_close = True  # of a long body that it may not have read, a backend closes its end in a moment
         except BaseException:
             held.give_back(reusable=False)
             raise

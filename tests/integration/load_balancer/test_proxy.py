@@ -215,6 +215,13 @@ def test_connections_are_used_again(cluster: FakeCluster, balancer: Service) -> 
     assert 1 == len({request.port for request in cluster.managers[1].received})
 
 
+def test_a_connection_is_not_used_again_after_a_long_body_that_was_refused(cluster: FakeCluster, balancer: Service) -> None:
+    """A backend need not have read it; one that has not ends the connection in a moment, perhaps under the next request."""
+    for _ in range(3):
+        requests.get(balancer.url + "/nothing", data=b"x" * 100_000, timeout=5)
+    assert 3 == len({request.port for node in cluster.managers.values() for request in node.received})
+
+
 def test_a_silent_backend_is_503_unknown_after_the_time_out(cluster: FakeCluster, balancer: Service) -> None:
     release = threading.Event()
     before = cluster.managers[1].answer
