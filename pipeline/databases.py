@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 APPLICATION_NAME = "myqueue-pipeline"
+_LOGIN_HINT = ": name the cluster's data folder by --data, or its password file by PGPASSFILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ def snapshot_cursor(address: DatabaseAddress, limits: Limits) -> Iterator[psycop
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return line + _LOGIN_HINT if line.endswith("no password supplied") else line
 
 
 def rows_of(cursor: psycopg2.extensions.cursor, statement: str, parameters: dict[str, Any] | None = None) -> list[dict[str, Any]]:

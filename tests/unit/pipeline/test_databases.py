@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import psycopg2
+import pytest
+
+from myqueue.errors import UnreachableError
 from pipeline.cluster import DatabaseAddress
-from pipeline.databases import Limits, libpq_uri
+from pipeline.databases import Database, Limits, libpq_uri
 
 
 def test_the_connection_is_read_only_bounded_and_has_no_password() -> None:
@@ -20,3 +24,14 @@ def test_the_connection_is_read_only_bounded_and_has_no_password() -> None:
 def test_an_ipv6_host_is_bracketed() -> None:
     """An address with colons is no port."""
     assert "@[::1]:5432/" in libpq_uri(DatabaseAddress("::1", 5432, "d", "u"), Limits())
+
+
+def test_a_missing_password_says_where_to_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libpq's own sentence tells a person nothing that they could do."""
+    def refuse(_uri: str) -> None:
+        raise psycopg2.OperationalError("connection failed: fe_sendauth: no password supplied\n")
+
+    monkeypatch.setattr(psycopg2, "connect", refuse)
+    with pytest.raises(UnreachableError, match="no password supplied: name the cluster's data folder by --data"), \
+            Database(DatabaseAddress("h", 5432, "d", "u"), Limits()).snapshot():
+        pass
