@@ -15,23 +15,26 @@ from typing import Any
 import psycopg2.extras
 import sqlalchemy
 
-from db.metadata_store import SqlMetadata
+from db.metadata_store import ONE_VIEW, SqlMetadata
 from db.transactions import transaction
+from db.wal import RaftState, WalEntry
 from myqueue.errors import ConfigurationError
-from myqueue.protocol.chain import wal_chain
 
-STATE_COLUMNS = ("cluster_id, node_id, disk_id::text, life, current_term, voted_for, commit_index, applied_index, "
+STATE_COLUMNS = ("node_id, disk_id::text, current_term, voted_for, leader_term, commit_index, applied_index, cluster_id, life, "
                  "snapshot_index, snapshot_term, snapshot_chain")
 READ_STATE = f"SELECT {STATE_COLUMNS} FROM raft_state"  # noqa: S608 - a constant
 LOCK_STATE = f"{READ_STATE} FOR UPDATE"
 CLAIM_NODE = "UPDATE raft_state SET node_id = %s WHERE node_id IS NULL"
-SET_TERM = "UPDATE raft_state SET current_term = %s, voted_for = %s"
-SET_COMMIT = "UPDATE raft_state SET commit_index = %s"
-SET_APPLIED = "UPDATE raft_state SET commit_index = %s, applied_index = %s"
+SET_STATE = "UPDATE raft_state SET current_term = %s, voted_for = %s, leader_term = %s, commit_index = %s, applied_index = %s"
 LAST_ENTRY = "SELECT index, term, chain FROM wal ORDER BY index DESC LIMIT 1"
 ONE_ENTRY = "SELECT term, chain FROM wal WHERE index = %s"
 FIRST_OF_TERM = "SELECT min(index) FROM wal WHERE term >= %s"
-ENTRIES = "SELECT index, term, command, client_id, client_seq, chain FROM wal WHERE index > %s AND index <= %s ORDER BY index"
+ENTRY_COLUMNS = "index, term, command, client_id, client_seq, chain"
+ENTRIES = f"""SELECT {ENTRY_COLUMNS} FROM (
+        SELECT *, sum(octet_length(command::text)) OVER (ORDER BY index) AS bytes FROM wal WHERE index > %(first)s AND index <= %(end)s) AS entry
+    WHERE bytes <= %(bytes_max)s OR index = %(first)s + 1 ORDER BY index"""  # noqa: S608 - constants
+ENTRIES_OF_TYPES = f"SELECT {ENTRY_COLUMNS} FROM wal WHERE index > %s AND command->>'type' = ANY (%s) ORDER BY index"  # noqa: S608 - constants
+BETWEEN_BYTES_MAX = 4 << 20  # of commands that are read at a time, and so of those in one append; the body limit of a node is above it
 INSERT_ENTRIES = "INSERT INTO wal (index, term, command, client_id, client_seq, chain) VALUES %s"
 DELETE_FROM = "DELETE FROM wal WHERE index > %s"
 PENDING = "SELECT client_id, client_seq, index, term FROM wal WHERE index > %s AND client_id = ANY (%s)"
@@ -41,45 +44,6 @@ PUT_SESSION = """INSERT INTO client_session (client_id, last_seq, reply, last_in
 EXPIRE_SESSIONS = "DELETE FROM client_session WHERE last_index < %s"
 TRY_DRIVE = "SELECT pg_try_advisory_lock(%s)"
 DRIVER_LOCK = 0x6D79_7175_6472_76  # "myqudrv": one driver per manager
-
-
-@dataclass(frozen=True, slots=True)
-class RaftState:
-    """The one row of ``raft_state``."""
-
-    cluster_id: str | None
-    node_id: int | None
-    disk_id: str
-    life: int
-    current_term: int
-    voted_for: int | None
-    commit_index: int
-    applied_index: int
-    snapshot_index: int
-    snapshot_term: int
-    snapshot_chain: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class WalEntry:
-    """A metadata command at its place. It is an ``Entry`` of the replication core: each is a request of its own."""
-
-    index: int
-    term: int
-    command: dict[str, Any]
-    client_id: str | None
-    client_seq: int | None
-    chain: bytes
-    request_index: int = 0
-    request_count: int = 1
-
-    @property
-    def epoch(self) -> int:
-        return self.term
-
-    def chain_after(self, previous: bytes) -> bytes:
-        return wal_chain(previous, index=self.index, term=self.term, command=self.command, client_id=self.client_id,
-                         client_seq=self.client_seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +82,19 @@ class SqlLog:
     def request_start(self, position: int) -> int:
         return position  # each command is a request of its own
 
-    def entries(self, first: int, end: int) -> list[WalEntry]:
-        """The entries at the positions first … end - 1."""
-        self._cursor.execute(ENTRIES, (first, end))
-        return [WalEntry(*row[:5], bytes(row[5])) for row in self._cursor.fetchall()]
+    def between(self, first: int, end: int) -> list[WalEntry]:
+        """The entries at the positions first … end - 1: fewer, but at least one, where they would pass BETWEEN_BYTES_MAX."""
+        if first >= end:
+            return []
+        self._cursor.execute(ENTRIES, {"first": first, "end": end, "bytes_max": BETWEEN_BYTES_MAX})
+        return [_entry(row) for row in self._cursor.fetchall()]
+
+    def of_types(self, types: Sequence[str], *, behind: int) -> list[WalEntry]:
+        """The entries with an index above ``behind`` whose command is of one of these types."""
+        if behind >= self.end:
+            return []
+        self._cursor.execute(ENTRIES_OF_TYPES, (behind, list(types)))
+        return [_entry(row) for row in self._cursor.fetchall()]
 
     def forget_end(self) -> None:
         """After a write: the end is looked up again."""
@@ -152,29 +125,27 @@ class HeldWal:
         self.state = state
         self.log = SqlLog(cursor, state)
         self.metadata = SqlMetadata(cursor)
+        self.changed = False  # whether there is anything to commit
 
-    def set_term(self, term: int, voted_for: int | None) -> None:
-        """Promise: nothing below this term is accepted any more."""
-        assert term >= self.state.current_term, "a term never falls"
-        self._cursor.execute(SET_TERM, (term, voted_for))
-
-    def set_commit(self, index: int) -> None:
-        assert index >= self.state.commit_index, "the commit index never falls"
-        self._cursor.execute(SET_COMMIT, (index,))
-
-    def set_applied(self, *, commit: int, applied: int) -> None:
-        assert self.state.applied_index <= applied <= commit, "applied never falls and never passes the commit"
-        self._cursor.execute(SET_APPLIED, (commit, applied))
+    def write_state(self, state: RaftState) -> None:
+        """Write the row as it is after a decision."""
+        before = self.state
+        assert state.current_term >= before.current_term and state.commit_index >= before.commit_index, "a term or commit index never falls"
+        assert before.applied_index <= state.applied_index <= state.commit_index, "applied never falls and never passes the commit"
+        self._cursor.execute(SET_STATE, (state.current_term, state.voted_for, state.leader_term, state.commit_index, state.applied_index))
+        self.state, self.changed = state, True
 
     def append(self, entries: Sequence[WalEntry]) -> None:
         rows = [(e.index, e.term, psycopg2.extras.Json(e.command), e.client_id, e.client_seq, e.chain) for e in entries]
         psycopg2.extras.execute_values(self._cursor, INSERT_ENTRIES, rows, page_size=len(rows) or 1)
+        self.changed = True
         self.log.forget_end()
 
     def truncate(self, position: int) -> None:
         """Delete the entries from ``position`` on."""
         assert position >= self.state.commit_index, "what is committed is never deleted"
         self._cursor.execute(DELETE_FROM, (position,))
+        self.changed = True
         self.log.forget_end()
 
     def sessions(self, client_ids: Sequence[str]) -> dict[str, Session]:
@@ -202,15 +173,22 @@ class WalStore:
 
     @contextmanager
     def locked(self) -> Iterator[HeldWal]:
-        """One transaction that holds the lock of ``raft_state`` until its commit. Raises like ``transaction``."""
+        """One transaction that holds the lock of ``raft_state`` until its commit. Raises like ``transaction``.
+
+        Where nothing was changed it is rolled back: the lock alone would cost a wait for the disk.
+        """
         with transaction(self._engine) as cursor:
             cursor.execute(LOCK_STATE)
-            yield HeldWal(cursor, _state(cursor.fetchone()))
+            held = HeldWal(cursor, _state(cursor.fetchone()))
+            yield held
+            if not held.changed:
+                cursor.connection.rollback()
 
     @contextmanager
     def reading(self) -> Iterator[HeldWal]:
-        """One transaction without the lock, for what is true of committed rows at any moment."""
+        """One transaction without the lock: everything in it as of one moment."""
         with transaction(self._engine) as cursor:
+            cursor.execute(ONE_VIEW)
             cursor.execute(READ_STATE)
             yield HeldWal(cursor, _state(cursor.fetchone()))
 
@@ -268,4 +246,8 @@ class DriverLock:
 
 
 def _state(row: tuple) -> RaftState:
-    return RaftState(*row[:10], bytes(row[10]))
+    return RaftState(*row[:11], bytes(row[11]))
+
+
+def _entry(row: tuple) -> WalEntry:
+    return WalEntry(*row[:5], bytes(row[5]))

@@ -17,7 +17,7 @@ from myqueue.protocol import routes, wire
 from myqueue.protocol.types import ClusterSnapshot
 
 from .core.health import Health
-from .core.routing import WRITE, Backend, Manager, View
+from .core.routing import WRITE, Backend, Manager, View, led_by
 
 POLLS_AT_ONCE = 8
 STOP_CHECK_SECONDS = 0.25
@@ -115,7 +115,7 @@ class Upstreams:
     def _poll(self, manager: Manager) -> None:
         name = manager.backend.component
         try:
-            call(self._transport, "GET", manager.url + routes.READYZ, read_timeout_seconds=self._poll_timeout_seconds, repeatable=True)
+            told = call(self._transport, "GET", manager.url + routes.READYZ, read_timeout_seconds=self._poll_timeout_seconds, repeatable=True)
         except OutcomeUnknownError as error:
             reason = error.message
             self._note(name, lambda health: health.was_slow(manager.url, reason=reason, now=self._clock.monotonic()))
@@ -124,6 +124,15 @@ class Upstreams:
             self._note(name, lambda health: health.failed(manager.url, reason=reason, now=self._clock.monotonic()))
         else:
             self._note(name, lambda health: health.answered(manager.url))
+            self._follow(told.get("leader"), told.get("term"))
+
+    def _follow(self, leader: int | None, term: int | None) -> None:
+        """A manager says who leads: believed at once, unless something is known of a later term."""
+        if leader is None or term is None:
+            return
+        with self._changed() as view:
+            if term >= view.term:
+                self._view = led_by(replace(view, term=term, leader=leader))
 
     def _table_of(self, manager: Manager, *topics: str) -> tuple[ClusterSnapshot, tuple[Manager, ...]]:
         body = call(self._transport, "GET", manager.url + routes.CLUSTER, params={"topic": list(topics)} if topics else None,
@@ -137,7 +146,9 @@ class Upstreams:
             old = view.snapshot
             if old is not None and old.cluster_id == snapshot.cluster_id and old.version > snapshot.version:
                 return False
-            self._view = replace(view, snapshot=snapshot, managers=managers or view.managers)
+            if old is not None and old.cluster_id != snapshot.cluster_id:
+                view = replace(view, term=0, leader=None)  # another cluster, whose terms begin anew
+            self._view = led_by(replace(view, snapshot=snapshot, managers=managers or view.managers))
         return True
 
     def _note(self, component: str, change: Callable[[Health], Health]) -> None:

@@ -49,6 +49,11 @@ class Appointer:
                     for broker_id in event.brokers:
                         self._to_drop.setdefault(broker_id, set()).add(event.topic_id)
 
+    def begin(self) -> None:
+        """This manager begins to lead: what brokers have taken meanwhile is not known."""
+        with self._lock:
+            self._taken = {}
+
     def has(self, broker_id: int, row: PartitionRow) -> bool:
         """Whether a broker is known to have taken a partition in its present epoch."""
         return _place(row) in self._taken.get(broker_id, ())
@@ -70,9 +75,9 @@ class Appointer:
                 raise UnavailableError(f"broker-{broker_id} has not taken {len(refused)} partition(s): {refused[0].get('error')}",
                                        component=f"broker-{broker_id}")
 
-    def run(self, driving: threading.Event, stopping: threading.Event) -> None:
+    def run(self, leading: threading.Event, stopping: threading.Event) -> None:
         while not stopping.is_set():
-            if not driving.wait(RETRY_SECONDS):
+            if not leading.wait(RETRY_SECONDS):
                 continue
             stamp = self._signals.stamp(sig.CATALOGUE)
             try:

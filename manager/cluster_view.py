@@ -8,7 +8,7 @@ from typing import Any
 
 from db.engine import parse_url
 from manager.heartbeats import Liveness
-from manager.node.role import FixedRole
+from manager.node.role import Role
 from manager.node.transport import Peers
 from manager.replica import Replica
 from myqueue.clock import Clock
@@ -30,7 +30,7 @@ class ClusterView:
     REFRESH_SECONDS = 2.0  # between looks for managers whose database is not known yet
     RENEW_TURNS = 30  # after so many looks all are asked again
 
-    def __init__(self, *, replica: Replica, liveness: Liveness, role: FixedRole, peers: Peers, urls: Mapping[int, str],
+    def __init__(self, *, replica: Replica, liveness: Liveness, role: Role, peers: Peers, urls: Mapping[int, str],
                  database: Mapping[str, Any], clock: Clock) -> None:
         self._replica, self._liveness, self._role, self._peers, self._urls, self._clock = replica, liveness, role, peers, urls, clock
         self._databases: dict[int, Mapping[str, Any]] = {role.node_id: database}
@@ -50,10 +50,11 @@ class ClusterView:
         snapshot = self._cached
         if snapshot is None or snapshot[0] != catalogue.version or snapshot[1] != topics:
             snapshot = self._cached = (catalogue.version, topics, wire.snapshot_to_json(catalogue.snapshot(topics)))
-        states = self._known_states()
+        states, leader = self._known_states(), self._role.leader()
         brokers = [{**one, "state": states.get(("broker", one["broker_id"]), "unknown"), "database": catalogue.brokers[one["broker_id"]].database}
                    for one in snapshot[2]["brokers"]]
-        return {**snapshot[2], "brokers": brokers, "managers": [self._manager(node_id, states) for node_id in sorted(self._urls)]}
+        return {**snapshot[2], "brokers": brokers, "term": self._role.term,
+                "managers": [self._manager(node_id, states, leader) for node_id in sorted(self._urls)]}
 
     def refresh(self) -> None:
         """Ask the other managers where their databases are; called now and then in the background."""
@@ -67,8 +68,8 @@ class ClusterView:
                     continue  # it is down or starting: asked again the next time, what is known of it stays
                 self._databases = {**self._databases, node_id: database}
 
-    def _manager(self, node_id: int, states: Mapping[tuple[str, int], str]) -> dict[str, Any]:
-        told = {"node_id": node_id, "url": self._urls[node_id], "role": "write" if node_id == self._role.write_manager else "read",
+    def _manager(self, node_id: int, states: Mapping[tuple[str, int], str], leader: int | None) -> dict[str, Any]:
+        told = {"node_id": node_id, "url": self._urls[node_id], "role": "write" if node_id == leader else "read",
                 "state": states.get(("manager", node_id), "unknown")}
         return {**told, "database": dict(self._databases[node_id])} if node_id in self._databases else told
 

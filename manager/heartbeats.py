@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from db.metadata_store import HeartbeatRow, HeartbeatStore
 from manager.cluster.liveness import Actor, State, Thresholds, heard_age, observe
-from manager.node.role import FixedRole
+from manager.node.role import Role
 from manager.node.transport import Peers
 from manager.replica import Replica
 from myqueue.clock import Clock
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 class HeartbeatBook:
     """What one worker process has heard and not yet written. Safe to call from any thread; hearing costs no I/O."""
 
-    def __init__(self, store: HeartbeatStore, *, role: FixedRole, peers: Peers, clock: Clock) -> None:
+    def __init__(self, store: HeartbeatStore, *, role: Role, peers: Peers, clock: Clock) -> None:
         self._store, self._role, self._peers, self._clock = store, role, peers, clock
         self._lock = threading.Lock()
         self._heard: dict[Actor, float] = {}
@@ -54,7 +54,7 @@ class HeartbeatBook:
         try:
             if passing:
                 ages = [(actor.type, actor.actor_id, max(0.0, now - moment)) for actor, moment in passing.items()]
-                self._store.record(self._peers.heartbeats(self._role.write_manager, ages)[1])
+                self._store.record(self._peers.heartbeats(self._role.require_leader(), ages)[1])
         except MyQueueError:
             self._merge(self._to_pass, passing)
             raise
@@ -70,9 +70,8 @@ class HeartbeatBook:
 class Liveness:
     """Reads the heartbeats: who is alive, suspect or dead."""
 
-    def __init__(self, store: HeartbeatStore, *, replica: Replica, clock: Clock, thresholds: Mapping[str, Thresholds]) -> None:
-        self._store, self._replica, self._clock, self._thresholds = store, replica, clock, thresholds
-        self._began = clock.monotonic()
+    def __init__(self, store: HeartbeatStore, *, replica: Replica, role: Role, thresholds: Mapping[str, Thresholds]) -> None:
+        self._store, self._replica, self._role, self._thresholds = store, replica, role, thresholds
         self._states: dict[str, dict[Actor, State]] = {}
         self._turns = 0
 
@@ -82,7 +81,7 @@ class Liveness:
         known = {(row.type, row.actor_id): row for row in self._store.rows(types)}
         catalogue = self._replica.catalogue()
         expected = {"broker": set(catalogue.brokers), "manager": {member.node_id for member in catalogue.members}}
-        leading = self._clock.monotonic() - self._began
+        leading = self._role.leading_seconds()
         rows = []
         for type in types:
             ids = expected.get(type, {actor_id for kind, actor_id in known if kind == type})

@@ -18,10 +18,12 @@ from typing import Any
 
 from manager.cluster import commands
 from manager.node import signals as sig
-from manager.node.role import FixedRole
+from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.node.transport import Peers
-from manager.node.wal import Answered, Placed, Proposal, Wal
+from manager.node.wal import Answered, Placed, Wal
+from manager.raft.log import Proposal
+from manager.raft.proposal import Outcome
 from manager.replica import Replica
 from myqueue.clock import Clock
 from myqueue.errors import MyQueueError, NotLeaderError, OutcomeUnknownError, OverloadedError, UnavailableError, UnreachableError
@@ -109,11 +111,10 @@ class Group:
 class Proposer:
     """Proposes on behalf of one manager's requests."""
 
-    def __init__(self, *, wal: Wal, role: FixedRole, replica: Replica, peers: Peers, signals: Signals, clock: Clock, managers: int,
-                 live_brokers: Callable[[], tuple[int, ...]], timeout_seconds: float, majority_timeout_seconds: float) -> None:
+    def __init__(self, *, wal: Wal, role: Role, replica: Replica, peers: Peers, signals: Signals, clock: Clock,
+                 live_brokers: Callable[[], tuple[int, ...]], timeout_seconds: float) -> None:
         self._wal, self._role, self._replica, self._peers, self._signals, self._clock = wal, role, replica, peers, signals, clock
-        self._managers, self._live_brokers = managers, live_brokers
-        self._timeout_seconds, self._majority_timeout_seconds = timeout_seconds, majority_timeout_seconds
+        self._live_brokers, self._timeout_seconds = live_brokers, timeout_seconds
         self._clients = Clients(role.node_id)
         self._group = Group(wal.propose)
 
@@ -126,7 +127,7 @@ class Proposer:
         """
         deadline = self._clock.monotonic() + self._timeout_seconds
         with self._clients.next() as (client_id, client_seq):
-            answered = self._ask(Proposal(command, client_id, client_seq), deadline)
+            answered = self._ask(Proposal(commands.to_json(command), client_id, client_seq), deadline)
         self._replica.wait_for(answered.index, max(0.1, deadline - self._clock.monotonic()))
         if "error" in answered.reply:
             raise wire.error_from_json(answered.reply, 400)
@@ -137,63 +138,69 @@ class Proposer:
 
         Raises:
             NotLeaderError: this is not the write manager; nothing was done.
-            UnavailableError: no majority of the managers answers; nothing was done.
-            OutcomeUnknownError: no majority answered in time; propose the same again to find out.
+            OutcomeUnknownError: no majority took it in time, or another manager leads by now; propose the same again to find out.
         """
-        deadline = self._clock.monotonic() + (timeout_seconds or self._timeout_seconds)
         if not self._role.is_write_manager:
-            raise NotLeaderError(f"manager {self._role.node_id} is not the write manager", leader=self._role.write_manager)
-        if not self.has_majority():
-            raise UnavailableError(f"manager-{self._role.node_id}: no majority of the managers answers; nothing was done",
-                                   component=f"manager-{self._role.node_id}")
-        proposal = dataclasses.replace(proposal, command=self._stamped(proposal.command))
+            raise NotLeaderError(f"manager {self._role.node_id} is not the write manager", leader=self._role.leader())
+        deadline = self._clock.monotonic() + (timeout_seconds or self._timeout_seconds)
+        proposal = dataclasses.replace(proposal, command=commands.to_json(self._stamped(commands.from_json(proposal.command))))
         placed = self._place(proposal, deadline)
         return placed if isinstance(placed, Answered) else self._wait(proposal, placed, deadline)
 
-    def has_majority(self) -> bool:
-        """Whether a majority of the managers, this one included, answered lately. Known on the write manager only."""
-        return self._managers == 1 or self._signals.age(sig.MAJORITY) <= self._majority_timeout_seconds
-
     def _ask(self, proposal: Proposal, deadline: float) -> Answered:
-        """At the write manager, wherever that is; once more where its answer was lost, since asking twice does it once."""
-        if self._role.is_write_manager:
-            return self.execute(proposal)
-        doubt: OutcomeUnknownError | None = None  # an attempt that may have been carried out: what a later one says is of that one only
+        """At the write manager, wherever that is and whoever becomes it meanwhile: asking twice under one name does it once.
+
+        What may have been done by one attempt is *unknown* in the end, whatever the last one said.
+        """
+        unknown: OutcomeUnknownError | None = None
+        failure: UnavailableError
         while True:
-            left = deadline - self._clock.monotonic()
             try:
-                return self._peers.propose(self._role.write_manager, proposal, timeout_seconds=max(0.1, left))
+                leader, left = self._role.require_leader(), max(0.1, deadline - self._clock.monotonic())
+                if leader == self._role.node_id:
+                    return self.execute(proposal, left)
+                return self._peers.propose(leader, proposal, timeout_seconds=left)
             except OutcomeUnknownError as error:
-                doubt = error
-            except UnavailableError as error:
-                if doubt is None and isinstance(error, UnreachableError):
-                    raise UnavailableError(f"the write manager cannot be reached; nothing was done ({error.message})", **error.details) from error
-                if doubt is None:
-                    raise
+                unknown = failure = error
+            except OverloadedError as error:
+                raise unknown or error from error
+            except UnreachableError as error:
+                failure = UnavailableError(f"the write manager cannot be reached; nothing was done ({error.message})", **error.details)
+            except UnavailableError as error:  # nobody leads, or who led does not any more: nothing was done
+                failure = error
             if deadline - self._clock.monotonic() <= 2 * PAUSE_SECONDS:
-                raise doubt
-            self._pause()
+                raise unknown or failure
+            self._signals.wait(sig.CATALOGUE, self._signals.stamp(sig.CATALOGUE), PAUSE_SECONDS)
 
     def _place(self, proposal: Proposal, deadline: float) -> Placed | Answered:
         try:
             placed = self._group.submit(proposal, deadline - self._clock.monotonic())
         except OutcomeUnknownError as doubt:  # the COMMIT's answer was lost: looked at again under the lock
-            self._pause()
             try:
                 placed = self._group.submit(proposal, deadline - self._clock.monotonic())
             except UnavailableError:
                 raise doubt from None  # the second one surely not, the first one perhaps
-        self._signals.give(sig.LOG)
+        self._signals.give(sig.DRIVE)
         return placed
 
     def _wait(self, proposal: Proposal, placed: Placed, deadline: float) -> Answered:
-        while self._replica.wait_for(placed.index, deadline - self._clock.monotonic()):
-            answered = self._wal.answer(placed, proposal)
-            if answered is not None:
-                return answered
-            raise OutcomeUnknownError("another command stands where this one was written")
-        raise OutcomeUnknownError(f"manager-{self._role.node_id}: no majority of the managers took the command in time; it may still be done",
-                                  component=f"manager-{self._role.node_id}")
+        """Until the place is applied, or is known to be lost with the leadership."""
+        while True:
+            stamp = self._signals.stamp(sig.APPLIED)
+            if self._replica.applied_index() >= placed.index or self._role.led_term != placed.term:
+                found = self._wal.look(placed, proposal)
+                if isinstance(found, Answered):
+                    return found
+                if found is Outcome.UNKNOWN:
+                    raise OutcomeUnknownError("another command stands where this one was written")
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                raise OutcomeUnknownError(f"manager-{self._role.node_id}: no majority of the managers took the command in time; it may still be "
+                                          "done", component=f"manager-{self._role.node_id}")
+            if not self._role.is_write_manager:
+                raise OutcomeUnknownError(f"manager-{self._role.node_id} does not lead any more: the command may still be done",
+                                          component=f"manager-{self._role.node_id}")
+            self._signals.wait(sig.APPLIED, stamp, left)
 
     def _stamped(self, command: commands.Command) -> commands.Command:
         """The command with what ``apply`` may not find out by itself: the time, and who is alive."""
@@ -204,6 +211,3 @@ class Proposer:
         if "live_brokers" in names and command.live_brokers is None:  # type: ignore[union-attr]
             filled["live_brokers"] = self._live_brokers()
         return dataclasses.replace(command, **filled)
-
-    def _pause(self) -> None:
-        self._signals.wait(sig.MAJORITY, self._signals.stamp(sig.MAJORITY), PAUSE_SECONDS)

@@ -14,7 +14,7 @@ from typing import TypeVar
 from db.metadata_store import MetadataStore
 from manager.catalogue import Catalogue
 from manager.node import signals as sig
-from manager.node.role import FixedRole
+from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.node.transport import Peers
 from myqueue.clock import Clock
@@ -22,12 +22,13 @@ from myqueue.errors import MyQueueError, NotFoundError, StaleMetadataError, Unkn
 
 T = TypeVar("T")
 REGISTRATIONS_KEPT = 100_000
+READ_AGAIN_SECONDS = 0.25
 
 
 class Replica:
     """The metadata as this manager has applied it."""
 
-    def __init__(self, store: MetadataStore, *, role: FixedRole, peers: Peers, signals: Signals, clock: Clock, wait_seconds: float) -> None:
+    def __init__(self, store: MetadataStore, *, role: Role, peers: Peers, signals: Signals, clock: Clock, wait_seconds: float) -> None:
         self._store, self._role, self._peers, self._signals, self._clock = store, role, peers, signals, clock
         self._wait_seconds = wait_seconds
         self._lock = threading.Lock()
@@ -65,9 +66,39 @@ class Replica:
             raise StaleMetadataError(f"this manager has applied index {self.applied_index()}, not yet {min_index}",
                                      applied_index=self.applied_index(), min_index=min_index)
 
+    def catch_up_fresh(self) -> None:
+        """Wait until this manager shows all that was committed when this was called (on the leader: by a round of a majority).
+
+        Raises:
+            StaleMetadataError: it could not be confirmed, or not applied, in time.
+        """
+        if self._role.is_write_manager:
+            self.require(self.confirmed_index())
+        else:
+            self._catch_up(fresh=True)
+
+    def confirmed_index(self) -> int:
+        """On the leader: an index that holds all that was committed when this was called, confirmed by a round of a majority.
+
+        Raises:
+            StaleMetadataError: no majority confirmed in time that this manager leads.
+        """
+        end = self._clock.monotonic() + self._wait_seconds
+        self._signals.give(sig.READ)
+        asked = self._signals.stamp(sig.READ)
+        while self._clock.monotonic() < end:
+            stamp = self._signals.stamp(sig.READ_CONFIRMED)
+            confirmed, index = self._role.confirmed_read()
+            if confirmed >= asked:
+                return index
+            self._signals.give(sig.DRIVE)
+            if not self._signals.wait(sig.READ_CONFIRMED, stamp, READ_AGAIN_SECONDS):
+                self._signals.give(sig.READ)
+        raise StaleMetadataError("no majority of the managers has confirmed in time who leads")
+
     def freshness_seconds(self) -> float:
         """How long ago this manager last heard of the write manager, which is how old its answers may be; 0 there."""
-        return 0.0 if self._role.is_write_manager else self._signals.age(sig.LEADER)
+        return self._role.silence_seconds()
 
     def catalogue(self) -> Catalogue:
         """What to route by now."""
@@ -136,9 +167,9 @@ class Replica:
         self._cached = (stamp, catalogue)
         return catalogue
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, *, fresh: bool = False) -> None:
         try:
-            index, _ = self._peers.heartbeats(self._role.write_manager, [])
+            index, _ = self._peers.heartbeats(self._role.require_leader(), [], fresh=fresh)
         except MyQueueError as error:
             raise StaleMetadataError(f"this manager does not know it and cannot ask the write manager: {error.message}") from error
         self.require(index)

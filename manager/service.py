@@ -13,7 +13,7 @@ from manager.brokers import Brokers
 from manager.catalogue import Topic, appointment
 from manager.cluster import commands
 from manager.heartbeats import HeartbeatBook, Liveness
-from manager.node.role import FixedRole
+from manager.node.role import Role
 from manager.node.transport import Peers
 from manager.proposer import Proposer
 from manager.records import Records
@@ -34,7 +34,7 @@ class ManagerService:
     """The operations on metadata. Each returns when it is committed by a majority of the managers and applied here."""
 
     def __init__(self, *, proposer: Proposer, replica: Replica, records: Records, brokers: Brokers, appointer: Appointer, book: HeartbeatBook,
-                 liveness: Liveness, peers: Peers, role: FixedRole, clock: Clock, pause: Callable[[float], Any],
+                 liveness: Liveness, peers: Peers, role: Role, clock: Clock, pause: Callable[[float], Any],
                  appoint_timeout_seconds: float, propose_timeout_seconds: float) -> None:
         self._proposer, self._replica, self._records, self._brokers, self._appointer = proposer, replica, records, brokers, appointer
         self._book, self._liveness, self._peers, self._role, self._clock, self._pause = book, liveness, peers, role, clock, pause
@@ -121,7 +121,7 @@ class ManagerService:
     def register_broker(self, body: Mapping[str, Any], *, forwarded: bool) -> dict[str, Any]:
         """A broker presents itself: its id, the same for the same disk."""
         if not self._role.is_write_manager and not forwarded:
-            return self._peers.register_broker(self._role.write_manager, body, timeout_seconds=self._propose_timeout_seconds + 0.5)
+            return self._peers.register_broker(self._role.require_leader(), body, timeout_seconds=self._propose_timeout_seconds + 0.5)
         command = _add_broker(body)
         catalogue = self._replica.catalogue()
         known = {row.disk_id: row.broker_id for row in catalogue.brokers.values()}
@@ -145,7 +145,7 @@ class ManagerService:
         """Every actor with its state, as the write manager knows it; as this one does where that cannot be asked."""
         if not self._role.is_write_manager and not forwarded:
             try:
-                return self._peers.health(self._role.write_manager)
+                return self._peers.health(self._role.require_leader())
             except UnavailableError:
                 pass  # what was heard here is the next best answer
         found: dict[str, list[dict[str, Any]]] = {"brokers": [], "managers": [], "producers": [], "consumers": []}

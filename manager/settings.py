@@ -21,7 +21,6 @@ class ManagerSettings:
     managers: tuple[str, ...] = setting(help="all managers, this one included: 1=http://host:port,2=http://host:port,…")
     host: str = setting("127.0.0.1", help="address to listen on")
     port: int = setting(9094, help="port to listen on", minimum=1, maximum=65_535)
-    write_manager: int = setting(1, help="node id of the manager that takes the writes", minimum=1)
     reader_user: str = setting("myqueue_reader", help="read-only login of the databases, told to Spark jobs; its password never is")
     workers: int = setting(1, help="worker processes", minimum=1, maximum=64)
     threads: int = setting(48, help="requests answered at the same time by a worker", minimum=16, maximum=1_000)
@@ -31,14 +30,15 @@ class ManagerSettings:
     broker_timeout_seconds: float = setting(5.0, help="wait for a broker's answer", minimum=0.1, maximum=60)
     appoint_timeout_seconds: float = setting(3.0, help="wait for brokers to take the partitions of a new topic", minimum=0.1, maximum=60)
     read_wait_seconds: float = setting(2.0, help="wait for this manager to apply an index that a reader wants", minimum=0, maximum=30)
-    append_interval_seconds: float = setting(0.5, help="the write manager tells the others that it lives", minimum=0.05, maximum=10)
-    majority_timeout_seconds: float = setting(1.5, help="silence of a majority after which commands are refused at once", minimum=0.1, maximum=60)
+    raft_heartbeat_seconds: float = setting(0.3, help="a leader tells the other managers that it lives", minimum=0.02, maximum=10)
+    election_timeout_seconds: float = setting(1.0, help="silence of a leader, or of a majority, after which there is an election; each manager "
+                                              "waits up to twice as long", minimum=0.1, maximum=60)
     heartbeat_interval_seconds: float = setting(1.0, help="heartbeats are written and passed on", minimum=0.1, maximum=60)
     node_suspect_after_seconds: float = setting(5.0, help="silence after which a broker or manager is suspect", minimum=0.1)
     node_dead_after_seconds: float = setting(15.0, help="silence after which a broker or manager is dead", minimum=0.1)
     client_suspect_after_seconds: float = setting(30.0, help="silence after which a producer or consumer is suspect", minimum=0.1)
     client_dead_after_seconds: float = setting(60.0, help="silence after which a producer or consumer is dead", minimum=0.1)
-    ready_lag_seconds: float = setting(5.0, help="a read manager that has not heard of the write manager for so long is not ready", minimum=0.1)
+    ready_lag_seconds: float = setting(5.0, help="a manager that hears of no leader after its start is ready after so long", minimum=0.1)
     token: str | None = setting(None, help="what clients must show as Authorization: Bearer", secret=True, env="MYQUEUE_TOKEN")
     secret_file: str | None = setting(None, help="file with the cluster's secret, with which calls between nodes are signed")
     log_level: str = setting("info", help="least level of what is logged", choices=("debug", "info", "warning", "error"))
@@ -64,9 +64,11 @@ class ManagerSettings:
         """Raises ConfigurationError for combinations that cannot work."""
         if len(self.urls) != len(self.managers):
             raise ConfigurationError("--managers names a node twice")
-        for name, node_id in (("--node-id", self.node_id), ("--write-manager", self.write_manager)):
-            if node_id not in self.urls:
-                raise ConfigurationError(f"{name} {node_id} is not one of --managers ({', '.join(map(str, sorted(self.urls)))})")
+        if self.node_id not in self.urls:
+            raise ConfigurationError(f"--node-id {self.node_id} is not one of --managers ({', '.join(map(str, sorted(self.urls)))})")
+        if 3 * self.raft_heartbeat_seconds > self.election_timeout_seconds:
+            raise ConfigurationError(f"an election timeout of {self.election_timeout_seconds} s needs a heartbeat of at most a third of it, not "
+                                     f"{self.raft_heartbeat_seconds} s")
         for kind, limits in self.thresholds.items():
             if limits.suspect_after_seconds >= limits.dead_after_seconds:
                 raise ConfigurationError(f"a {kind} must be suspect before it is dead: {limits.suspect_after_seconds} s is not below "

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from db.wal_store import RaftState, WalStore
-from manager.node import signals as sig
-from manager.node.role import FixedRole
-from manager.node.signals import Signals
-from manager.proposer import Proposer
+from db.wal import RaftState
+from db.wal_store import WalStore
+from manager.node.role import Role
+from myqueue.clock import Clock
 from myqueue.errors import UnavailableError
 
 
 class Status:
     """Reads the state of one manager."""
 
-    def __init__(self, *, store: WalStore, role: FixedRole, proposer: Proposer, signals: Signals, urls: Mapping[int, str],
+    def __init__(self, *, store: WalStore, role: Role, clock: Clock, urls: Mapping[int, str],
                  database: Mapping[str, Any], ready_lag_seconds: float) -> None:
-        self._store, self._role, self._proposer, self._signals = store, role, proposer, signals
+        self._store, self._role, self._clock, self._began = store, role, clock, clock.monotonic()
+        self._heard = False  # of a leader, since this process was started
         self._urls, self._database, self._ready_lag_seconds = urls, database, ready_lag_seconds
 
     def identity(self) -> dict[str, Any]:
@@ -28,28 +28,28 @@ class Status:
                 "term": state.current_term, "role": "write" if self._role.is_write_manager else "read", "database": dict(self._database)}
 
     def ready(self) -> dict[str, Any]:
-        """For /readyz. Raises UnavailableError while this manager cannot do its part."""
-        state = self._store.state()
+        """For /readyz: who leads, as far as it is known. One that is up and was ready once can be read from, also without a leader.
+
+        Raises UnavailableError while this manager cannot do its part.
+        """
+        state, leader = self._store.state(), self._role.leader()
         if state.cluster_id is None:
             raise UnavailableError("the cluster is not initialised yet: its first start needs all managers")
-        if self._role.is_write_manager:
-            if not self._proposer.has_majority():
-                raise UnavailableError("no majority of the managers answers")
-        elif self._signals.age(sig.LEADER) > self._ready_lag_seconds:
-            raise UnavailableError("nothing was heard of the write manager lately: what is read here may be old")
-        elif state.applied_index < state.commit_index:
+        if state.applied_index < state.commit_index and not self._heard:
             raise UnavailableError(f"applied {state.applied_index} of {state.commit_index} entries")
+        self._heard = self._heard or leader is not None or self._clock.monotonic() - self._began > self._ready_lag_seconds
+        if not self._heard:
+            raise UnavailableError("nothing was heard of a write manager yet")
         return {"role": "write" if self._role.is_write_manager else "read", "applied_index": state.applied_index,
-                "cluster_id": state.cluster_id}
+                "cluster_id": state.cluster_id, "term": self._role.term, "leader": leader}
 
     def raft(self) -> dict[str, Any]:
         """``raft_status`` of the partition face."""
         state, end = self._state()
-        leads = self._role.leads(state)
-        quorum = self._proposer.has_majority() if leads else self._signals.age(sig.LEADER) <= self._ready_lag_seconds
-        return {"self": self._urls[self._role.node_id], "leader": self._urls[self._role.write_manager], "state": "leader" if leads else "follower",
-                "has_quorum": quorum, "raft_term": state.current_term, "log_len": end - state.snapshot_index, "commit_idx": state.commit_index,
-                "last_applied": state.applied_index, "is_leader": leads}
+        leader = self._role.leader()
+        return {"self": self._urls[self._role.node_id], "leader": self._urls.get(leader or 0), "state": "leader" if state.leading else "follower",
+                "has_quorum": leader is not None, "raft_term": state.current_term, "log_len": end - state.snapshot_index,
+                "commit_idx": state.commit_index, "last_applied": state.applied_index, "is_leader": state.leading}
 
     def _state(self) -> tuple[RaftState, int]:
         with self._store.reading() as held:

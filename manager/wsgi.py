@@ -15,10 +15,11 @@ from manager.appointer import Appointer
 from manager.brokers import Brokers
 from manager.cluster_view import ClusterView, database_of
 from manager.heartbeats import HeartbeatBook, Liveness
+from manager.node import signals as sig
 from manager.node.driver import Driver
-from manager.node.follower import Follower
-from manager.node.role import FixedRole
-from manager.node.sender import Contacts, Sender
+from manager.node.founder import Founder
+from manager.node.lanes import Lanes
+from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.node.transport import Peers
 from manager.node.wal import Wal
@@ -37,7 +38,7 @@ from myqueue.service.wakeups import Wakeups
 RESERVED_THREADS = 8  # of a worker's request threads, for the calls between nodes
 
 
-def create(settings: ManagerSettings, wakeups: Wakeups) -> Flask:
+def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     """The app of one worker. Brings the database up to date and takes it for this node.
 
     Raises:
@@ -55,38 +56,38 @@ def create(settings: ManagerSettings, wakeups: Wakeups) -> Flask:
     store = WalStore(engine)
     store.claim(settings.node_id)
 
-    urls, role = settings.urls, FixedRole(settings.node_id, settings.write_manager)
+    urls = settings.urls
     secret = read_secret(settings.secret_file) if settings.secret_file else None
     to_managers = RequestsTransport(token=settings.token, secret=secret)
     to_brokers = RequestsTransport(secret=secret)  # no token: a caller names the address that is asked who it is
     peers = Peers(to_managers, urls, timeout_seconds=settings.peer_timeout_seconds)
     brokers = Brokers(to_brokers, timeout_seconds=settings.broker_timeout_seconds)
-    signals, wal = Signals(wakeups, clock, lifecycle.stopping), Wal(store, role)
+    signals = Signals(wakeups, lifecycle.stopping)
+    wal = Wal(store, role, signals, clock, election_timeout_seconds=settings.election_timeout_seconds)
     database = database_of(settings.database_url, settings.reader_user)
 
     replica = Replica(MetadataStore(engine), role=role, peers=peers, signals=signals, clock=clock, wait_seconds=settings.read_wait_seconds)
     heartbeats = HeartbeatStore(engine)
     book = HeartbeatBook(heartbeats, role=role, peers=peers, clock=clock)
-    liveness = Liveness(heartbeats, replica=replica, clock=clock, thresholds=settings.thresholds)
-    proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock, managers=len(urls),
-                        live_brokers=liveness.live_brokers, timeout_seconds=settings.propose_timeout_seconds,
-                        majority_timeout_seconds=settings.majority_timeout_seconds)
+    liveness = Liveness(heartbeats, replica=replica, role=role, thresholds=settings.thresholds)
+    proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
+                        live_brokers=liveness.live_brokers, timeout_seconds=settings.propose_timeout_seconds)
     records = Records(replica=replica, brokers=brokers, book=book)
     appointer = Appointer(replica=replica, brokers=brokers, signals=signals)
     service = ManagerService(proposer=proposer, replica=replica, records=records, brokers=brokers, appointer=appointer, book=book,
                              liveness=liveness, peers=peers, role=role, clock=clock, pause=lifecycle.stopping.wait,
                              appoint_timeout_seconds=settings.appoint_timeout_seconds, propose_timeout_seconds=settings.propose_timeout_seconds)
     view = ClusterView(replica=replica, liveness=liveness, role=role, peers=peers, urls=urls, database=database, clock=clock)
-    status = Status(store=store, role=role, proposer=proposer, signals=signals, urls=urls, database=database,
-                    ready_lag_seconds=settings.ready_lag_seconds)
+    status = Status(store=store, role=role, clock=clock, urls=urls, database=database, ready_lag_seconds=settings.ready_lag_seconds)
 
-    contacts = Contacts(len(urls), signals=signals, clock=clock, timeout_seconds=settings.majority_timeout_seconds)
-    senders = [Sender(node_id, store=store, role=role, peers=peers, signals=signals, contacts=contacts,
-                      interval_seconds=settings.append_interval_seconds)
-               for node_id in sorted(urls) if role.is_write_manager and node_id != settings.node_id]
-    driver = Driver(store=store, wal=wal, role=role, peers=peers, senders=senders, lock=DriverLock(driver_engine), signals=signals,
-                    on_events=appointer.on_events)
-    _run_beside(lifecycle, driver, senders, appointer, settings=settings, role=role, book=book, liveness=liveness, view=view)
+    others = tuple(sorted(node_id for node_id in urls if node_id != settings.node_id))
+    lanes = Lanes(peers, others, answered=lambda: signals.give(sig.DRIVE), small_timeout_seconds=settings.election_timeout_seconds,
+                  large_timeout_seconds=settings.peer_timeout_seconds)
+    founder = Founder(wal, peers, node_id=settings.node_id, managers=tuple(urls))
+    driver = Driver(wal=wal, role=role, lanes=lanes, founder=founder, lock=DriverLock(driver_engine), signals=signals, clock=clock, alone=not others,
+                    heartbeat_seconds=settings.raft_heartbeat_seconds, election_timeout_seconds=settings.election_timeout_seconds,
+                    on_events=appointer.on_events, on_leading=appointer.begin)
+    _run_beside(lifecycle, driver, lanes, appointer, settings=settings, book=book, liveness=liveness, view=view)
     for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close):
         lifecycle.on_stop(close)
 
@@ -94,15 +95,15 @@ def create(settings: ManagerSettings, wakeups: Wakeups) -> Flask:
     blueprints = [queue.make_blueprint(service, records, replica, gate),
                   partition.make_blueprint(service, records, replica, gate, status.raft),
                   native.make_blueprint(service, replica, view, book, gate),
-                  internal.make_blueprint(identity=status.identity, follower=Follower(wal, signals), proposer=proposer, service=service,
+                  internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness)]
     return create_app(settings.node, blueprints, lifecycle=lifecycle, ready=status.ready,
                       guard=Guard(clock, token=settings.token, secret=secret))
 
 
-def _run_beside(lifecycle: Lifecycle, driver: Driver, senders: list[Sender], appointer: Appointer, *, settings: ManagerSettings,
-                role: FixedRole, book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
-    """The background threads of a worker. Those that only the driver's process needs watch ``driver.driving``."""
+def _run_beside(lifecycle: Lifecycle, driver: Driver, lanes: Lanes, appointer: Appointer, *, settings: ManagerSettings,
+                book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
+    """The background threads of a worker. What only the driver's process does watches ``driver.driving`` or ``driver.leading``."""
 
     def beat() -> None:
         if driver.driving.is_set():
@@ -110,14 +111,13 @@ def _run_beside(lifecycle: Lifecycle, driver: Driver, senders: list[Sender], app
         book.flush()
 
     def check() -> None:
-        if driver.driving.is_set():
+        if driver.leading.is_set():
             liveness.check()
 
     lifecycle.thread("driver", driver.run)
-    for sender in senders:
-        lifecycle.thread(f"sender-{sender.node_id}", lambda stopping, sender=sender: sender.run(driver.driving, stopping))
+    for name, run in lanes.threads():
+        lifecycle.thread(name, run)
     lifecycle.every("heartbeats", settings.heartbeat_interval_seconds, beat)
     lifecycle.every("cluster-view", view.REFRESH_SECONDS, view.refresh)
-    if role.is_write_manager:
-        lifecycle.thread("appointer", lambda stopping: appointer.run(driver.driving, stopping))
-        lifecycle.every("liveness", settings.heartbeat_interval_seconds, check)
+    lifecycle.thread("appointer", lambda stopping: appointer.run(driver.leading, stopping))
+    lifecycle.every("liveness", settings.heartbeat_interval_seconds, check)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from myqueue.errors import NotFoundError, UnavailableError, UnknownPartitionError, UnknownTopicError
@@ -75,6 +75,15 @@ class View:
     managers: tuple[Manager, ...]
     snapshot: ClusterSnapshot | None = None
     health: Health = field(default_factory=Health)
+    term: int = 0  # the highest in which somebody is said to lead
+    leader: int | None = None  # who, by node id; None while nobody has said: then the table's roles count
+
+
+def led_by(view: View) -> View:
+    """The view with the managers' roles as its leader makes them."""
+    if view.leader is None:
+        return view
+    return replace(view, managers=tuple(replace(one, role=WRITE if one.node_id == view.leader else READ) for one in view.managers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from manager.api.native import body_of
 from manager.cluster import commands
 from manager.heartbeats import NODES, HeartbeatBook, Liveness
 from manager.node import messages
-from manager.node.follower import Follower
-from manager.node.wal import Proposal
+from manager.node.wal import Wal
 from manager.proposer import Proposer
+from manager.raft import messages as raft
+from manager.raft.log import Proposal
 from manager.replica import Replica
 from manager.service import ManagerService
 from myqueue.errors import BadRequestError
@@ -26,7 +27,7 @@ HEARTBEATS_MAX = 100_000
 CLIENT_ID_MAX = 200
 
 
-def make_blueprint(*, identity: Callable[[], dict[str, Any]], follower: Follower, proposer: Proposer, service: ManagerService,
+def make_blueprint(*, identity: Callable[[], dict[str, Any]], wal: Wal, proposer: Proposer, service: ManagerService,
                    replica: Replica, book: HeartbeatBook, liveness: Liveness) -> Blueprint:
     """What other nodes ask of a manager. They do not pass the gate of the public faces: those wait for them."""
     blueprint = Blueprint("internal", __name__)
@@ -37,7 +38,11 @@ def make_blueprint(*, identity: Callable[[], dict[str, Any]], follower: Follower
 
     @blueprint.post(routes.I_RAFT_APPEND)
     def append() -> Response:
-        return jsonify(messages.reply_to_json(follower.append(messages.request_from_json(json_object(request.get_data())))))
+        return jsonify(messages.reply_to_json(wal.handle(messages.append_from_json(json_object(request.get_data())))))
+
+    @blueprint.post(routes.I_RAFT_VOTE)
+    def vote() -> Response:
+        return jsonify(raft.vote_reply_to_json(wal.handle(raft.vote_from_json(json_object(request.get_data())))))
 
     @blueprint.post(routes.I_PROPOSE)
     def propose() -> Response:
@@ -46,7 +51,7 @@ def make_blueprint(*, identity: Callable[[], dict[str, Any]], follower: Follower
         if not isinstance(client_id, str) or not 1 <= len(client_id) <= CLIENT_ID_MAX or not client_id.isprintable():
             raise BadRequestError("a proposal needs a client_id", argument="client_id")
         client_seq = parse_integer(body.get("client_seq"), name="client_seq", minimum=1)
-        answered = proposer.execute(Proposal(commands.from_json(body.get("command")), client_id, client_seq))
+        answered = proposer.execute(Proposal(commands.to_json(commands.from_json(body.get("command"))), client_id, client_seq))
         return jsonify({"index": answered.index, "reply": answered.reply})
 
     @blueprint.post(routes.I_BROKERS)
@@ -61,7 +66,8 @@ def make_blueprint(*, identity: Callable[[], dict[str, Any]], follower: Follower
             raise BadRequestError(f"heartbeats must be a list of at most {HEARTBEATS_MAX}", argument="heartbeats")
         for one in [_heartbeat(item) for item in heard]:
             book.heard(*one)
-        answer: dict[str, Any] = {"version": replica.applied_index()}
+        version = replica.confirmed_index() if body.get("fresh") is True else replica.applied_index()
+        answer: dict[str, Any] = {"version": version}
         if routes.FORWARDED in request.headers and heard:  # another manager: it learns in turn which nodes are alive
             answer["nodes"] = [{"type": row.type, "actor_id": row.actor_id, "age_seconds": row.age_seconds} for row, _ in liveness.rows(NODES)]
         return jsonify(answer)

@@ -35,6 +35,11 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
 
     @blueprint.get(routes.TOPICS)
     def list_topics() -> Response:
+        fresh = request.args.get("fresh", "false")
+        if fresh not in ("true", "false"):
+            raise BadRequestError("fresh must be true or false", argument="fresh")
+        if fresh == "true":
+            replica.catch_up_fresh()
         return jsonify({"topics": [topic.to_json() for topic in replica.current().topics.values()]})
 
     @blueprint.post(routes.TOPICS)

@@ -42,6 +42,25 @@ class InitCluster:
 
 
 @dataclass(frozen=True, slots=True)
+class SetMember:
+    """A manager belongs to the group, as a voter with this disk or without a vote. Changes one slot; never refused once it is committed."""
+
+    node_id: int
+    url: str
+    disk_id: str | None
+    voter: bool
+    TYPE: ClassVar[str] = "set_member"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMember:
+    """A manager leaves the group. Never refused once it is committed."""
+
+    node_id: int
+    TYPE: ClassVar[str] = "remove_member"
+
+
+@dataclass(frozen=True, slots=True)
 class AddBroker:
     """A broker is there. The disk is its identity: the same disk keeps its id and takes the new address."""
 
@@ -111,7 +130,8 @@ class RegisterConsumers:
     TYPE: ClassVar[str] = "register_consumers"
 
 
-Command = Noop | InitCluster | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition | RegisterProducers | RegisterConsumers
+Command = (Noop | InitCluster | SetMember | RemoveMember | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition | RegisterProducers
+           | RegisterConsumers)
 BY_TYPE: dict[str, type] = {cls.TYPE: cls for cls in typing.get_args(Command)}
 _HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member)}
 

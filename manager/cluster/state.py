@@ -185,6 +185,16 @@ def _init_cluster(draft: _Draft, command: commands.InitCluster) -> Row:
     return {"cluster_id": command.cluster_id}
 
 
+def _set_member(draft: _Draft, command: commands.SetMember) -> Row:
+    draft.put("member", {"node_id": command.node_id}, url=command.url, disk_id=command.disk_id, voter=command.voter)
+    return {"node_id": command.node_id}
+
+
+def _remove_member(draft: _Draft, command: commands.RemoveMember) -> Row:
+    draft.changes.append(Delete("member", {"node_id": command.node_id}))
+    return {"node_id": command.node_id}
+
+
 def _add_broker(draft: _Draft, command: commands.AddBroker) -> Row:
     known = draft.find("broker", disk_id=command.disk_id)
     broker_id = known[0]["broker_id"] if known else draft.next_id("broker")
@@ -277,6 +287,8 @@ def _without(row: Row, *names: str) -> Row:
 _HANDLERS: dict[type, Callable[[_Draft, Any], Row]] = {
     commands.Noop: _noop,
     commands.InitCluster: _init_cluster,
+    commands.SetMember: _set_member,
+    commands.RemoveMember: _remove_member,
     commands.AddBroker: _add_broker,
     commands.RemoveBroker: _remove_broker,
     commands.CreateTopic: _create_topic,

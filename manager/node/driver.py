@@ -1,100 +1,169 @@
-"""The one driver of a manager: it applies what is committed, and on the write manager it sends the log and commits.
+"""The one driver of a manager: it holds the timers, sends what the Raft core wants sent, and applies what is committed.
 
 Of all worker processes one holds the advisory lock and drives; a second one that believes the same for a moment does no
-harm, because every decision is made under the row lock of ``raft_state``. Threads: the driver itself, one sender for each
-other manager. They sleep until a signal comes.
+harm, because every decision is made under the row lock of ``raft_state`` and a leadership belongs to the node that wrote it. The
+order is the core's: write what it decided, commit, and only then send, answer and tell.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import random
 import threading
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable
 
-from db.replication import Holder, holders, majority
-from db.wal_store import DriverLock, WalStore
+from db.wal_store import DriverLock
 from manager.cluster import commands
 from manager.cluster.state import Event
 from manager.node import signals as sig
-from manager.node.role import FixedRole
-from manager.node.sender import Sender
+from manager.node.founder import Founder
+from manager.node.lanes import Lanes
+from manager.node.role import Role
 from manager.node.signals import Signals
-from manager.node.transport import Identity, Peers
-from manager.node.wal import Applied, Proposal, Wal
-from myqueue.errors import LogFaultError, MyQueueError
+from manager.node.wal import Applied, Desk, Wal
+from manager.raft.messages import Reply
+from manager.raft.node import Node, Ready
+from manager.raft.node import Role as Part
+from manager.raft.state import Held
+from myqueue.clock import Clock
+from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OverloadedError
 from myqueue.service import metrics
+from myqueue.service.faults import fault_point
 
 PAUSE_SECONDS = 0.5  # after something failed, and between looks at the lock
+ELECTION_STEP_SECONDS = 0.05  # between looks at the timers during an election
 _log = logging.getLogger(__name__)
+OF_LEADERS = (commands.Noop.TYPE, commands.InitCluster.TYPE)  # commands that no client asked for
+Step = Callable[[Held], None]
 
 
 class Driver:
     """Drives one manager while it holds the lock."""
 
-    def __init__(self, *, store: WalStore, wal: Wal, role: FixedRole, peers: Peers, senders: Iterable[Sender], lock: DriverLock,
-                 signals: Signals, on_events: Callable[[tuple[Event, ...]], None]) -> None:
-        self._store, self._wal, self._role, self._peers, self._lock, self._signals = store, wal, role, peers, lock, signals
-        self._senders = {sender.node_id: sender for sender in senders}
-        self._on_events = on_events
-        self._woken = False  # by a signal, not by the end of the wait: then all is looked at
-        self._committed = 0
-        self.driving = threading.Event()  # other threads of this process that only the driver needs watch it
+    def __init__(self, *, wal: Wal, role: Role, lanes: Lanes, founder: Founder, lock: DriverLock, signals: Signals, clock: Clock, alone: bool,
+                 heartbeat_seconds: float, election_timeout_seconds: float, on_events: Callable[[tuple[Event, ...]], None],
+                 on_leading: Callable[[], None]) -> None:
+        """
+        Args:
+            alone: there is no other manager to wait for.
+            on_leading: called when this manager begins to lead.
+        """
+        self._wal, self._role, self._lanes, self._founder, self._lock = wal, role, lanes, founder, lock
+        self._signals, self._clock, self._alone, self._on_events, self._on_leading = signals, clock, alone, on_events, on_leading
+        self._heartbeat_seconds, self._election_timeout_seconds = heartbeat_seconds, election_timeout_seconds
+        self._node, self._started = self._new_node(), False
+        self._seen = -1  # the stamp of the last look
+        self._round_due = self._look_due = 0.0
+        self._read_asked = 0
+        self.driving = threading.Event()  # this process holds the lock
+        self.leading = threading.Event()  # … and this manager leads: other threads of the process watch these
 
     def run(self, stopping: threading.Event) -> None:
         """Until the process stops: be the driver, or wait to become it."""
         try:
             while not stopping.is_set():
-                if not self._lock.held():
-                    self.driving.clear()
+                if not self._is_driver():
+                    self._rest()
                     stopping.wait(PAUSE_SECONDS)
                     continue
                 try:
-                    self._turn(stopping)
+                    self._turn()
                 except MyQueueError as error:
+                    self._node.abandon()
+                    self._seen = -1  # look again, whatever was asked for
+                    self._tell_role()
                     level = logging.CRITICAL if isinstance(error, LogFaultError) else logging.WARNING
                     _log.log(level, "driver: %s", error.message, extra={"code": error.code})
-                    stopping.wait(PAUSE_SECONDS)
+                    stopping.wait(PAUSE_SECONDS / 2)
         finally:
-            self.driving.clear()
+            self._rest()
             self._lock.release()
 
-    def _turn(self, stopping: threading.Event) -> None:
-        key = self._key()
-        if not self.driving.is_set():
-            if self._role.is_write_manager:
-                self._begin(stopping)
+    def _new_node(self) -> Node:
+        return Node(heartbeat_seconds=self._heartbeat_seconds, election_timeout_seconds=self._election_timeout_seconds)
+
+    def _is_driver(self) -> bool:
+        now = self._clock.monotonic()
+        if not self.driving.is_set() or now >= self._look_due:
+            self._look_due = now + PAUSE_SECONDS
+            if not self._lock.held():
+                return False
             self.driving.set()
-        stamp = self._signals.stamp(key)
-        more = self._work(woken=self._woken)
-        self._woken = not more and self._signals.wait(key, stamp, 2 * PAUSE_SECONDS)
+        return True
 
-    def _key(self) -> int:
-        if not self._role.is_write_manager:
-            return sig.COMMITTED
-        return sig.ACKED if self._senders else sig.LOG  # alone, every entry of ours is committed at once
+    def _rest(self) -> None:
+        """Not the driver any more: what this process knew as one is void."""
+        if self.driving.is_set():
+            self._node, self._started = self._new_node(), False
+            self._tell_role()
+            self.driving.clear()
 
-    def _work(self, *, woken: bool) -> bool:
-        """Commit and apply what can be; True if there may be more."""
-        if self._role.is_write_manager and woken and not self._may_commit():
-            return False
-        done = self._wal.advance(self._holders) if self._role.is_write_manager else self._wal.apply_committed()
-        if done.commit_rose and self._senders:
-            self._signals.give(sig.LOG)  # the others learn the commit index
-        self._committed = done.commit_index
+    # --- one turn ---
+
+    def _turn(self) -> None:
+        stamp, asked = self._signals.stamp(sig.DRIVE), self._signals.stamp(sig.READ)
+        founded = self._founder.turn()
+        now = self._clock.monotonic()
+        steps = deque(self._answer(source, reply) for source, reply in self._lanes.take())
+        if self._node.role is Part.LEADER and asked != self._read_asked:
+            steps.append(self._read(asked))
+        self._read_asked = asked
+        if founded or self._timer_is_due(now):
+            steps.append(self._tick(hurry=founded or self._alone))
+        elif not steps and stamp != self._seen:
+            steps.append(self._advance)
+        self._seen = stamp
+        while steps:
+            if self._take(steps):
+                steps.append(self._advance)
+        if self._signals.stamp(sig.DRIVE) == stamp:
+            self._signals.wait(sig.DRIVE, stamp, max(0.001, self._idle_seconds()))
+
+    def _take(self, steps: deque[Step]) -> bool:
+        """Lock, decide, write, commit, and then everything that follows; True if another step can go on at once.
+
+        Steps that change nothing share the transaction with the one after them: they saw what that one sees.
+        """
+        with self._wal.deciding() as desk:
+            readies, done = self._decide(desk, steps)
+        self._tell_role()
+        for ready in readies:
+            self._carry_out(ready)
         self._effects(done)
-        return done.applied_index < done.commit_index
+        persist = readies[-1].persist  # what was written just now counts from the next step on
+        return done.applied_index < done.commit_index or bool(persist.insert) or persist.term_vote is not None
 
-    def _may_commit(self) -> bool:
-        """Whether the acknowledgements could move the commit index: the second of two for the same entries cannot."""
-        matched = sorted((sender.progress.matched for sender in self._senders.values()), reverse=True)
-        needed = majority(len(matched) + 1) - 1  # besides this manager
-        return not self._senders or matched[needed - 1] > self._committed
+    def _decide(self, desk: Desk, steps: deque[Step]) -> tuple[list[Ready], Applied]:
+        readies = []
+        while steps:
+            with contextlib.suppress(NotLeaderError, OverloadedError):  # of a fresh read: who asked asks again
+                steps.popleft()(desk.held)
+            ready = self._node.ready()
+            readies.append(ready)
+            if ready.persist or ready.apply:
+                return readies, desk.write(ready.persist, apply=True)
+        state = desk.held.state
+        return readies, Applied(state.applied_index, state.commit_index)
+
+    def _carry_out(self, ready: Ready) -> None:
+        for envelope in ready.send:
+            self._lanes.send(envelope)
+        for order in ready.snapshots:
+            _log.critical("manager %d is behind the beginning of the log, and states are not sent yet", order.target)
+        for read in ready.reads:
+            self._role.confirm_read(read.read_id, read.index)
+            self._signals.give(sig.READ_CONFIRMED)
+        for event in ready.events:
+            _log.info("%s in term %d %s", event.name, event.term, event.detail, extra={"event": event.name, "term": event.term})
 
     def _effects(self, done: Applied) -> None:
         metrics.APPLIED_INDEX.set(done.applied_index)
         if not done.results:
             return
+        if any(kind not in OF_LEADERS for kind, _ in done.results):
+            fault_point("apply_after_commit")
         for kind, result in done.results:
             metrics.COMMANDS.labels(kind, result).inc()
         if done.catalogue_changed:
@@ -103,41 +172,53 @@ class Driver:
         if done.events:
             self._on_events(done.events)
 
-    def _holders(self, own: Holder) -> Mapping[int, Holder]:
-        return holders((self._role.node_id, own), [(node_id, sender.progress) for node_id, sender in self._senders.items()])
+    # --- steps ---
 
-    def _begin(self, stopping: threading.Event) -> None:
-        """Take the term, and at the very first start name the cluster and its voters."""
-        state = self._wal.begin_term()
-        with self._store.reading() as held:
-            empty = held.log.end == 0
-        while empty and not stopping.is_set():
-            identities = self._identities(stopping)
-            if identities is None:
-                continue
-            members = tuple(commands.Member(node_id, self._peers.url(node_id), disk_id) for node_id, disk_id in
-                            sorted({self._role.node_id: state.disk_id, **{known.node_id: known.disk_id for known in identities}}.items()))
-            self._wal.propose([Proposal(commands.InitCluster(str(uuid.uuid4()), members), None, None)])
-            self._signals.give(sig.LOG)
-            empty = False
+    def _answer(self, source: int, reply: Reply) -> Step:
+        return lambda held: self._node.step(held, source, reply, now=self._clock.monotonic())
 
-    def _identities(self, stopping: threading.Event) -> list[Identity] | None:
-        """All other managers, each with an empty disk.
+    def _read(self, asked: int) -> Step:
+        return lambda held: self._node.read(held, asked, now=self._clock.monotonic())
 
-        All, because one that holds a log shows that this disk was emptied: to begin a new log over it would contradict what
-        was committed.
-        """
-        found = []
-        for node_id in self._senders:
-            try:
-                found.append(self._peers.identity(node_id))
-            except MyQueueError as error:
-                _log.info("waiting for all managers before the first start: %s", error.message)
-                stopping.wait(PAUSE_SECONDS)
-                return None
-        for known in found:
-            if known.end_index or known.cluster_id:
-                raise LogFaultError(f"manager {known.node_id} holds a log and this write manager's disk is empty: restore it, or begin anew with "
-                                    "empty databases everywhere")
-        return found
+    def _tick(self, *, hurry: bool) -> Step:
+        timeout = 0.0 if hurry else self._election_timeout_seconds * random.uniform(1, 2)
+        return lambda held: self._node.tick(held, now=self._clock.monotonic(), timeout_seconds=timeout)
 
+    def _advance(self, held: Held) -> None:
+        self._node.advance(held, now=self._clock.monotonic())
+
+    # --- time ---
+
+    def _timer_is_due(self, now: float) -> bool:
+        """Whether the core's timers could have something to say: without it, a follower that hears its leader asks the database nothing."""
+        if self._node.role is Part.LEADER and now >= self._round_due:
+            self._round_due = now + self._heartbeat_seconds
+            return True
+        if self._node.role is Part.LEADER:
+            return False
+        started, self._started = self._started, True
+        return not started or now - self._role.contact().at >= self._least_silence()
+
+    def _least_silence(self) -> float:
+        return 0.0 if self._alone else self._election_timeout_seconds
+
+    def _idle_seconds(self) -> float:
+        now = self._clock.monotonic()
+        if self._node.role is Part.LEADER:
+            return self._round_due - now
+        left = self._role.contact().at + self._least_silence() - now
+        return min(left, PAUSE_SECONDS) if left > 0 else ELECTION_STEP_SECONDS
+
+    def _tell_role(self) -> None:
+        """Let the other processes and threads know whether this manager leads."""
+        term = self._node.term if self._node.role is Part.LEADER else 0
+        if term == self._role.led_term and bool(term) == self.leading.is_set():
+            return
+        if term:
+            self._role.lead(term)
+            self._on_leading()
+            self.leading.set()
+        else:
+            self.leading.clear()
+            self._role.stop_leading()
+        self._signals.give(sig.APPLIED, sig.CATALOGUE)

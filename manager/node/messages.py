@@ -6,25 +6,27 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from db.replication import AppendReply, AppendRequest, Hint, Refusal
-from db.wal_store import WalEntry
+from db.wal import WalEntry
+from manager.raft.messages import Append
 from myqueue.errors import BadRequestError
 
 T = TypeVar("T")
 
 
-def request_to_json(request: AppendRequest) -> dict[str, Any]:
+def append_to_json(append: Append) -> dict[str, Any]:
+    request = append.request
     entries = [{"term": entry.term, "command": entry.command, "client_id": entry.client_id, "client_seq": entry.client_seq,
                 "chain": entry.chain.hex()} for entry in request.entries]  # type: ignore[attr-defined]
-    return {"term": request.epoch, "position": request.position, "prev_term": request.prev_epoch, "commit": request.commit,
+    return {"leader": append.leader, "term": request.epoch, "position": request.position, "prev_term": request.prev_epoch, "commit": request.commit,
             "round": request.round, "entries": entries}
 
 
-def request_from_json(body: Any) -> AppendRequest:
+def append_from_json(body: Any) -> Append:
     """Raises BadRequestError where it is none."""
-    return _checked(lambda: AppendRequest(
+    return _checked(lambda: Append(_integer(body["leader"]), AppendRequest(
         epoch=_integer(body["term"]), position=_integer(body["position"]), prev_epoch=_integer(body["prev_term"]),
         entries=tuple(_entry(index, item) for index, item in enumerate(body["entries"], body["position"] + 1)),
-        commit=_integer(body["commit"]), round=_integer(body["round"])))
+        commit=_integer(body["commit"]), round=_integer(body["round"]))))
 
 
 def reply_to_json(reply: AppendReply) -> dict[str, Any]:

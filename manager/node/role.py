@@ -1,31 +1,113 @@
-"""Who is the write manager. In this version the configuration says so, and its term is always 1."""
+"""What the worker processes of one manager know together about who leads: a few shared bytes, mapped before the workers fork.
+
+It is a hint for routing and for timers, never what a decision rests on: that is the row ``raft_state`` under its lock. The
+fields are written one after the other, so another process may for a moment see one of them old; all that can cost is
+a look at the wrong manager or one election timeout.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import mmap
 
-from db.replication import ReplicaState
-from db.wal_store import RaftState
+from manager.raft.state import Contact
+from myqueue.clock import Clock
+from myqueue.errors import UnavailableError
 
-TERM = 1
+_TERM, _LEADER, _LED_TERM, _READ, _READ_INDEX = range(5)  # integers
+_CONTACT_AT, _LEADER_AT, _SINCE = range(5, 8)  # moments of the monotonic clock, which all processes of the machine share
+_FIELDS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FixedRole:
-    """The role of one manager where one of them is named the write manager once and for all."""
+class Role:
+    """Who leads, as one manager knows it. Make one in the master process, before the fork."""
 
-    node_id: int
-    write_manager: int
+    def __init__(self, node_id: int, clock: Clock, *, leader_kept_seconds: float) -> None:
+        """
+        Args:
+            leader_kept_seconds: silence after which a leader is not believed to lead any more.
+        """
+        memory = memoryview(mmap.mmap(-1, _FIELDS * 8))
+        self._numbers, self._moments = memory.cast("q"), memory.cast("d")
+        self.node_id, self._clock, self._leader_kept_seconds = node_id, clock, leader_kept_seconds
+        self._moments[_CONTACT_AT] = self._moments[_SINCE] = clock.monotonic()
+
+    # --- what is asked ---
 
     @property
     def is_write_manager(self) -> bool:
-        return self.node_id == self.write_manager
+        """Whether this manager leads."""
+        return self._numbers[_LED_TERM] != 0
 
-    def leads(self, state: RaftState) -> bool:
-        """Whether this manager leads: it is the one named, and has promised no other term."""
-        return self.is_write_manager and state.current_term == TERM
+    @property
+    def led_term(self) -> int:
+        """The term in which this manager leads; 0 where it does not."""
+        return self._numbers[_LED_TERM]
 
-    def replica(self, state: RaftState) -> ReplicaState:
-        """This manager as the replication core sees it."""
-        return ReplicaState(promised_epoch=state.current_term, commit=state.commit_index, disk_id=state.disk_id,
-                            leader_epoch=state.current_term if self.leads(state) else 0)
+    @property
+    def term(self) -> int:
+        """The last term in which a leader was known here."""
+        return self._numbers[_TERM]
+
+    def leader(self) -> int | None:
+        """Who leads, if that was heard lately."""
+        if self.is_write_manager:
+            return self.node_id
+        return self._numbers[_LEADER] or None if self.silence_seconds() <= self._leader_kept_seconds else None
+
+    def require_leader(self) -> int:
+        """Raises UnavailableError where nobody is known to lead."""
+        leader = self.leader()
+        if leader is None:
+            raise UnavailableError("no write manager is known now: the managers have not elected one; nothing was done", component="managers")
+        return leader
+
+    def silence_seconds(self) -> float:
+        """How long ago a leader was heard, that is how old the metadata here may be; 0 on the leader, infinite before the first."""
+        if self.is_write_manager:
+            return 0.0
+        heard = self._moments[_LEADER_AT]
+        return max(0.0, self._clock.monotonic() - heard) if heard else float("inf")
+
+    def leading_seconds(self) -> float:
+        """For how long this manager has led; where it does not lead: since it stopped, or was started."""
+        return max(0.0, self._clock.monotonic() - self._moments[_SINCE])
+
+    def contact(self) -> Contact:
+        """The last sign of a leader or vote given, for the elections' timers."""
+        return Contact(self._moments[_CONTACT_AT], self._numbers[_LEADER] or None)
+
+    # --- what is noted, always after the commit ---
+
+    def note_contact(self, contact: Contact, term: int) -> None:
+        """A request of a leader was taken, or a vote was given."""
+        self._numbers[_LEADER] = contact.leader or 0
+        if contact.leader is not None:
+            self._numbers[_TERM] = term
+            self._moments[_LEADER_AT] = contact.at
+        self._moments[_CONTACT_AT] = contact.at
+
+    def lead(self, term: int) -> None:
+        """This manager leads from now on."""
+        self._numbers[_TERM] = term
+        self._moments[_SINCE] = self._clock.monotonic()
+        self._numbers[_LED_TERM] = term
+
+    def stop_leading(self) -> None:
+        """This manager does not lead any more. What it reads was fresh at least until a majority could have left it."""
+        if self.is_write_manager:
+            now = self._clock.monotonic()
+            self._moments[_LEADER_AT] = now - self._leader_kept_seconds
+            self._moments[_SINCE] = now
+            self._numbers[_LED_TERM] = self._numbers[_LEADER] = 0
+
+    # --- fresh reads: the driver confirms them for all processes ---
+
+    def confirm_read(self, asked: int, index: int) -> None:
+        """Whoever asked at or before the stamp ``asked`` reads fresh once ``index`` is applied."""
+        self._numbers[_READ_INDEX] = index
+        self._numbers[_READ] = asked
+
+    def confirmed_read(self) -> tuple[int, int]:
+        """(stamp, index) of the last confirmed read."""
+        asked = self._numbers[_READ]
+        return asked, self._numbers[_READ_INDEX]

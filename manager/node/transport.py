@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from db.replication import AppendReply, AppendRequest
-from manager.cluster import commands
 from manager.node import messages
-from manager.node.wal import Answered, Proposal
+from manager.node.wal import Answered
+from manager.raft import messages as raft
+from manager.raft.log import Proposal
 from myqueue.client.transport import Transport, call
 from myqueue.errors import MyQueueError
 from myqueue.protocol import routes
@@ -25,6 +25,7 @@ class Identity:
     disk_id: str
     cluster_id: str | None
     end_index: int
+    term: int
     database: dict[str, Any]
 
 
@@ -39,20 +40,33 @@ class Peers:
 
     def identity(self, node_id: int) -> Identity:
         body = self._call(node_id, "GET", routes.I_IDENTITY, None, repeatable=True)
-        return Identity(body["node_id"], body["disk_id"], body["cluster_id"], body["end_index"], body["database"])
+        return Identity(body["node_id"], body["disk_id"], body["cluster_id"], body["end_index"], body["term"], body["database"])
 
-    def append(self, node_id: int, request: AppendRequest) -> AppendReply:
-        return messages.reply_from_json(self._call(node_id, "POST", routes.I_RAFT_APPEND, messages.request_to_json(request), repeatable=True))
+    def ask(self, node_id: int, request: raft.Request, *, timeout_seconds: float) -> raft.Reply:
+        """A message of the elections or the log, and its answer."""
+        if isinstance(request, raft.VoteRequest):
+            body = self._call(node_id, "POST", routes.I_RAFT_VOTE, raft.vote_to_json(request), timeout_seconds=timeout_seconds, repeatable=True)
+            return raft.vote_reply_from_json(body)
+        assert isinstance(request, raft.Append), request
+        body = self._call(node_id, "POST", routes.I_RAFT_APPEND, messages.append_to_json(request), timeout_seconds=timeout_seconds,
+                          repeatable=True)
+        return messages.reply_from_json(body)
 
     def propose(self, node_id: int, proposal: Proposal, *, timeout_seconds: float) -> Answered:
         """Pass a proposal on, once: who gets it never passes it on again."""
-        body = {"command": commands.to_json(proposal.command), "client_id": proposal.client_id, "client_seq": proposal.client_seq}
+        body = {"command": proposal.command, "client_id": proposal.client_id, "client_seq": proposal.client_seq}
         answer = self._call(node_id, "POST", routes.I_PROPOSE, body, timeout_seconds=timeout_seconds)
         return Answered(answer["index"], answer["reply"])
 
-    def heartbeats(self, node_id: int, heard: Sequence[tuple[str, int, float]]) -> tuple[int, list[tuple[str, int, float]]]:
-        """Tell who was heard of; answers the other's applied index, and which nodes it has heard of."""
-        body = {"heartbeats": [{"type": kind, "actor_id": actor_id, "age_seconds": age} for kind, actor_id, age in heard]}
+    def heartbeats(self, node_id: int, heard: Sequence[tuple[str, int, float]], *,
+                   fresh: bool = False) -> tuple[int, list[tuple[str, int, float]]]:
+        """Tell who was heard of; answers the other's applied index, and which nodes it has heard of.
+
+        With ``fresh`` the other one is the leader, and its index is at least what was committed when it was asked.
+        """
+        body: dict[str, Any] = {"heartbeats": [{"type": kind, "actor_id": actor_id, "age_seconds": age} for kind, actor_id, age in heard]}
+        if fresh:
+            body["fresh"] = True
         answer = self._call(node_id, "POST", routes.I_HEARTBEATS, body, repeatable=True)
         return answer["version"], [(one["type"], one["actor_id"], one["age_seconds"]) for one in answer.get("nodes", ())]
 

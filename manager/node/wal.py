@@ -9,47 +9,35 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from db.replication import AppendReply, AppendRequest, Holder, Voters, chain_before, commit_position, plan_append
-from db.wal_store import HeldWal, RaftState, Session, WalEntry, WalStore
+from db.wal import RaftState, WalEntry
+from db.wal_store import HeldWal, Session, WalStore
 from manager.cluster import commands
 from manager.cluster.state import Change, Event, apply
-from manager.node.role import TERM, FixedRole
-from myqueue.errors import (
-    BadRequestError,
-    DuplicateSequenceError,
-    LogFaultError,
-    MyQueueError,
-    NotLeaderError,
-    OverloadedError,
-    TooLargeError,
-    UnavailableError,
-)
-from myqueue.protocol.chain import canonical_json, wal_chain
+from manager.node import signals as sig
+from manager.node.role import Role
+from manager.node.signals import Signals
+from manager.raft.follower import handle
+from manager.raft.log import Proposal
+from manager.raft.membership import INIT_CLUSTER, REMOVE_MEMBER, SET_MEMBER, Member, Membership, changes_membership, in_force
+from manager.raft.messages import Reply, Request
+from manager.raft.proposal import Admission, Outcome, admit, plan_propose, proposal_outcome
+from manager.raft.state import Changes, Contact, Held, state_after
+from myqueue.clock import Clock
+from myqueue.errors import BadRequestError, DuplicateSequenceError, LogFaultError, MyQueueError, RefusedError, TooLargeError
+from myqueue.protocol.chain import canonical_json
 from myqueue.service.faults import fault_point
 
+MEMBER_COMMANDS = (INIT_CLUSTER, SET_MEMBER, REMOVE_MEMBER)
 APPLY_ENTRIES_MAX = 200  # in one transaction
-TAIL_ENTRIES_MAX = 10_000  # not yet committed
 COMMAND_BYTES_MAX = 1 << 20
 SESSION_KEPT_ENTRIES = 100_000  # a client that was silent for so many entries is forgotten, on every manager at the same entry
 SESSION_CHECK_ENTRIES = 1_000
 _NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")  # jsonb cannot hold one
 CATALOGUE_TABLES = frozenset({"topic", "partition", "broker", "member", "raft_state"})
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A command somebody wants, named so that asking twice does it once."""
-
-    command: commands.Command
-    client_id: str | None
-    client_seq: int | None
-
-    @property
-    def key(self) -> tuple[str | None, int | None]:
-        return self.client_id, self.client_seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,43 +68,65 @@ class Applied:
     commit_rose: bool = False
 
 
+class Desk:
+    """One decision: what is on disk under the lock of ``raft_state``, and the way to change it."""
+
+    def __init__(self, rows: HeldWal, contact: Contact) -> None:
+        self._rows = rows
+        self.held = Held(rows.state, rows.log, membership_in(rows), contact)
+
+    def write(self, changes: Changes, *, apply: bool = False) -> Applied:
+        """Carry the changes out; with ``apply`` also what is committed then, as much as fits into one transaction."""
+        rows = self._rows
+        before, state = rows.state, state_after(rows.state, changes)
+        if changes.install is not None:
+            raise LogFaultError("the leader's log begins behind the end of this one, and states are not sent yet")
+        if changes.delete_from is not None:
+            rows.truncate(changes.delete_from)
+        if changes.insert:
+            rows.append(changes.insert)
+        done = _apply(rows, state) if apply else Applied(state.applied_index, state.commit_index)
+        state = replace(state, applied_index=done.applied_index)
+        if state != before:
+            rows.write_state(state)
+        return replace(done, commit_rose=state.commit_index > before.commit_index)
+
+
 class Wal:
     """The log of one manager."""
 
-    def __init__(self, store: WalStore, role: FixedRole) -> None:
-        self._store, self._role = store, role
+    def __init__(self, store: WalStore, role: Role, signals: Signals, clock: Clock, *, election_timeout_seconds: float) -> None:
+        self._store, self._role, self._signals, self._clock = store, role, signals, clock
+        self._election_timeout_seconds = election_timeout_seconds
 
-    def append(self, request: AppendRequest) -> tuple[AppendReply, bool]:
-        """Take what the leader sends: the answer, to be sent now that it is on disk, and whether the commit index rose.
+    @contextmanager
+    def deciding(self) -> Iterator[Desk]:
+        """The lock, and what a decision sees. What it wrote is on disk when the block has ended."""
+        with self._store.locked() as rows:
+            yield Desk(rows, self._role.contact())
+
+    def handle(self, request: Request) -> Reply:
+        """Answer another manager: the reply, to be sent now that it is on disk.
 
         Raises:
             LogFaultError: the request contradicts what was agreed; nothing was written.
         """
-        with self._store.locked() as held:
-            plan = plan_append(self._role.replica(held.state), held.log, request)
-            if plan.promise is not None:
-                held.set_term(plan.promise, None)
-            if plan.delete_from is not None:
-                held.truncate(plan.delete_from)
-            if plan.insert:
-                held.append(plan.insert)  # type: ignore[arg-type]
+        with self.deciding() as desk:
+            handled = handle(desk.held, request, now=self._clock.monotonic(), election_timeout_seconds=self._election_timeout_seconds)
+            before, done = desk.held.state, desk.write(handled.changes)
+            if handled.changes.insert:
                 fault_point("wal_before_commit")
-            if plan.commit is not None:
-                held.set_commit(plan.commit)
-        return plan.reply, plan.commit is not None
-
-    def begin_term(self) -> RaftState:
-        """The write manager takes its term: on disk before it does anything in it.
-
-        Raises:
-            LogFaultError: this disk has promised a later term.
-        """
-        with self._store.locked() as held:
-            if held.state.current_term > TERM:
-                raise LogFaultError(f"this disk has promised term {held.state.current_term}, a fixed write manager knows only term {TERM}")
-            if held.state.current_term < TERM:
-                held.set_term(TERM, self._role.node_id)
-        return self._store.state()
+        term = before.current_term if handled.changes.term_vote is None else handled.changes.term_vote.term
+        if handled.changes.term_vote is not None:
+            self._role.stop_leading()
+        known = self._role.leader()
+        if handled.contact is not None:
+            self._role.note_contact(handled.contact, term)
+        if self._role.leader() != known:
+            self._signals.give(sig.CATALOGUE)
+        if done.commit_rose or handled.changes.term_vote is not None:
+            self._signals.give(sig.DRIVE, sig.APPLIED)
+        return handled.reply
 
     def propose(self, proposals: Sequence[Proposal]) -> list[Placed | Answered | MyQueueError]:
         """Put commands at the end of the log; when this returns they are on this disk.
@@ -125,88 +135,55 @@ class Wal:
 
         Raises:
             NotLeaderError, OverloadedError: nothing was done.
-            UnavailableError: the log does not begin with ``init_cluster`` yet; nothing was done.
             OutcomeUnknownError: the COMMIT's answer was lost; propose the same again.
         """
-        with self._store.locked() as held:
-            if not self._role.leads(held.state):
-                raise NotLeaderError(f"manager {self._role.write_manager} is the write manager", leader=self._role.write_manager)
-            if held.log.end == 0 and not isinstance(proposals[0].command, commands.InitCluster):  # nothing may come before the voters are named
-                raise UnavailableError("the cluster is not initialised yet: its first start needs all managers; nothing was done")
-            if held.log.end - held.state.commit_index + len(proposals) > TAIL_ENTRIES_MAX:
-                raise OverloadedError("too many commands wait for a majority of the managers; nothing was done")
-            outcomes, entries = _place(held, proposals)
-            if entries:
-                held.append(entries)
+        with self._store.locked() as rows:
+            outcomes, fresh = _sort_out(rows, proposals)
+            changes = plan_propose(Held(rows.state, rows.log, Membership(), self._role.contact()), fresh)
+            if changes.insert:
+                rows.append(changes.insert)
                 fault_point("wal_before_commit")
-        if entries:
+        if changes.insert:
             fault_point("wal_after_commit")
-        return outcomes
+        placed = {proposal.key: Placed(entry.index, entry.term) for proposal, entry in zip(fresh, changes.insert, strict=True)}
+        return [outcome or placed[proposal.key] for outcome, proposal in zip(outcomes, proposals, strict=True)]
 
-    def advance(self, holders: Callable[[Holder], Mapping[int, Holder]]) -> Applied:
-        """The leader's commit rule, and applying what it commits, in one transaction.
-
-        Args:
-            holders: given the leader's own part, who holds what in this term.
-        """
-        with self._store.locked() as held:
-            commit = held.state.commit_index
-            if self._role.leads(held.state):
-                shown = holders(Holder(held.state.disk_id, held.log.end))
-                commit = commit_position(voters(held), shown, epoch=TERM, log=held.log, commit=commit)
-            done = _apply(held, commit)
-        if done.results:
-            fault_point("apply_after_commit")
-        return done
-
-    def apply_committed(self) -> Applied:
-        """Apply what is known to be committed: a follower's part, and recovery."""
-        with self._store.locked() as held:
-            done = _apply(held, held.state.commit_index)
-        if done.results:
-            fault_point("apply_after_commit")
-        return done
-
-    def answer(self, placed: Placed, proposal: Proposal) -> Answered | None:
-        """The answer to a proposal that was placed; None where its place is not applied, or holds something else."""
+    def look(self, placed: Placed, proposal: Proposal) -> Answered | Outcome:
+        """The answer to a proposal that was placed, or what is known of it."""
         assert proposal.client_id is not None
-        with self._store.reading() as held:
-            session = held.sessions([proposal.client_id]).get(proposal.client_id)
-            if held.state.applied_index < placed.index or session is None or session.last_seq != proposal.client_seq:
-                return None
-        return Answered(session.last_index, session.reply)
+        with self._store.reading() as rows:
+            session = rows.sessions([proposal.client_id]).get(proposal.client_id)
+            if session is not None and session.last_seq == proposal.client_seq:
+                return Answered(session.last_index, session.reply)
+            outcome = proposal_outcome(rows.state, rows.log, index=placed.index, term=placed.term)
+            return Outcome.UNKNOWN if outcome is Outcome.COMMITTED and rows.state.applied_index >= placed.index else outcome
 
 
-def voters(held: HeldWal) -> Voters:
-    """The managers that count, with their disks: from the tables, or before anything was applied from the first entry."""
-    members = held.metadata.find("member")
-    if members:
-        return {row["node_id"]: row["disk_id"] for row in members if row["voter"]}
-    first = held.log.entries(0, 1)
-    named = first[0].command.get("members", []) if first else []
-    return {member["node_id"]: member["disk_id"] for member in named}
+def membership_in(rows: HeldWal) -> Membership:
+    """The membership in force: the applied one, with the member commands above it."""
+    applied = {row["node_id"]: Member(row["node_id"], row["url"], row["disk_id"], row["voter"]) for row in rows.metadata.find("member")}
+    return in_force(Membership(applied), rows.log.of_types(MEMBER_COMMANDS, behind=rows.state.applied_index))
 
 
-def _place(held: HeldWal, proposals: Sequence[Proposal]) -> tuple[list[Placed | Answered | MyQueueError], list[WalEntry]]:
+Outcomes = list[Placed | Answered | MyQueueError | None]
+
+
+def _sort_out(rows: HeldWal, proposals: Sequence[Proposal]) -> tuple[Outcomes, list[Proposal]]:
+    """What is known of each proposal already (None: nothing), and those that are to be placed, each name once, as the WAL will hold them."""
     client_ids = [proposal.client_id for proposal in proposals if proposal.client_id is not None]
-    sessions, known = held.sessions(client_ids), {key: Placed(*place) for key, place in held.pending(client_ids).items()}
-    index, chain = held.log.end, chain_before(held.log, held.log.end)
-    outcomes: list[Placed | Answered | MyQueueError] = []
-    entries = []
+    sessions, known = rows.sessions(client_ids), {key: Placed(*place) for key, place in rows.pending(client_ids).items()}
+    outcomes: Outcomes = []
+    fresh: list[Proposal] = []
     for proposal in proposals:
         outcome: Placed | Answered | MyQueueError | None = known.get(proposal.key) or _from_session(sessions, proposal)  # type: ignore[call-overload]
-        if outcome is None:
-            entry = _entry(index + 1, chain, proposal)
-            if isinstance(entry, MyQueueError):
-                outcome = entry
+        if outcome is None and all(proposal.key != other.key for other in fresh):
+            stored = _as_stored(proposal)
+            if isinstance(stored, MyQueueError):
+                outcome = stored
             else:
-                index, chain = entry.index, entry.chain
-                entries.append(entry)
-                outcome = Placed(index, TERM)
-                if proposal.client_id is not None:
-                    known[proposal.key] = outcome  # type: ignore[index]
+                fresh.append(stored)
         outcomes.append(outcome)
-    return outcomes, entries
+    return outcomes, fresh
 
 
 def _from_session(sessions: Mapping[str, Session], proposal: Proposal) -> Answered | MyQueueError | None:
@@ -218,26 +195,24 @@ def _from_session(sessions: Mapping[str, Session], proposal: Proposal) -> Answer
     return DuplicateSequenceError(f"command {proposal.client_seq} of client {proposal.client_id} was done long ago; its answer is no longer known")
 
 
-def _entry(index: int, previous: bytes, proposal: Proposal) -> WalEntry | MyQueueError:
-    body = commands.to_json(proposal.command)
+def _as_stored(proposal: Proposal) -> Proposal | MyQueueError:
+    """The proposal with its command exactly as the WAL gives it back."""
+    if changes_membership(proposal.command):
+        return RefusedError("a member command is checked against the followers' progress first")
     try:
-        text = canonical_json(body)
+        text = canonical_json(proposal.command)
     except ValueError as error:
         return BadRequestError(f"the command cannot be stored: {error}")
     if _NUL.search(text):
         return BadRequestError("the command cannot be stored: a text holds a NUL")
-    size = len(text)
-    if size > COMMAND_BYTES_MAX:
-        return TooLargeError(f"the command has {size} bytes, the most is {COMMAND_BYTES_MAX}")
-    body = json.loads(text)
-    chain = wal_chain(previous, index=index, term=TERM, command=body, client_id=proposal.client_id, client_seq=proposal.client_seq)
-    return WalEntry(index, TERM, body, proposal.client_id, proposal.client_seq, chain)
+    if len(text) > COMMAND_BYTES_MAX:
+        return TooLargeError(f"the command has {len(text)} bytes, the most is {COMMAND_BYTES_MAX}")
+    return replace(proposal, command=json.loads(text))
 
 
-def _apply(held: HeldWal, commit: int) -> Applied:
-    """Apply from applied_index + 1 on, at most APPLY_ENTRIES_MAX entries; rows, sessions and index in this one transaction."""
-    state = held.state
-    entries = held.log.entries(state.applied_index, min(commit, state.applied_index + APPLY_ENTRIES_MAX))
+def _apply(held: HeldWal, state: RaftState) -> Applied:
+    """Apply from applied_index + 1 on, at most APPLY_ENTRIES_MAX entries; the caller writes the index in the same transaction."""
+    entries = held.log.between(state.applied_index, min(state.commit_index, state.applied_index + APPLY_ENTRIES_MAX))
     results: list[tuple[str, str]] = []
     events: list[Event] = []
     touched: set[str] = set()
@@ -249,18 +224,14 @@ def _apply(held: HeldWal, commit: int) -> Applied:
             events += change.events
             touched |= {row.table for row in change.changes}
     applied = entries[-1].index if entries else state.applied_index
-    if applied > state.applied_index:
-        held.set_applied(commit=commit, applied=applied)
-    elif commit > state.commit_index:
-        held.set_commit(commit)
-    return Applied(applied, commit, tuple(results), tuple(events), bool(touched & CATALOGUE_TABLES), commit > state.commit_index)
+    return Applied(applied, state.commit_index, tuple(results), tuple(events), bool(touched & CATALOGUE_TABLES))
 
 
 def _apply_one(held: HeldWal, entry: WalEntry, sessions: dict[str, Session]) -> Change | None:
     """The change an entry made; None for one that its client's session shows to be applied already."""
     session = sessions.get(entry.client_id) if entry.client_id is not None else None
     change = None
-    if session is None or entry.client_seq is None or session.last_seq < entry.client_seq:
+    if entry.client_seq is None or admit(session.last_seq if session else None, entry.client_seq) is Admission.APPLY:
         change = apply(held.metadata, commands.from_json(entry.command))
         held.metadata.write(change.changes)
         if entry.client_id is not None and entry.client_seq is not None:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from db.replication import LogView, chain_before, end_epoch
-from myqueue.protocol.chain import wal_chain
+from db.wal import Command, WalEntry
 
 NOOP = "noop"  # the marker: a leader's first entry, so that something of its own term can be committed
-
-Command = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,33 +24,9 @@ class Proposal:
     client_id: str | None = None
     client_seq: int | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class WalEntry:
-    """A row of the WAL. Each command is a request of its own."""
-
-    index: int
-    term: int
-    command: Command
-    client_id: str | None
-    client_seq: int | None
-    chain: bytes
-
     @property
-    def epoch(self) -> int:
-        return self.term
-
-    @property
-    def request_index(self) -> int:
-        return 0
-
-    @property
-    def request_count(self) -> int:
-        return 1
-
-    def chain_after(self, previous: bytes) -> bytes:
-        return wal_chain(previous, index=self.index, term=self.term, command=self.command, client_id=self.client_id,
-                         client_seq=self.client_seq)
+    def key(self) -> tuple[str | None, int | None]:
+        return self.client_id, self.client_seq
 
 
 class WalView(LogView, Protocol):

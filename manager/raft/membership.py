@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from db.replication import Voters
-from manager.raft.log import Command, WalEntry
+from db.wal import Command, WalEntry
 from myqueue.errors import RefusedError
 
 INIT_CLUSTER = "init_cluster"  # {"type", "cluster_id", "members": [{"node_id", "url", "disk_id"}]}: the first entry, all are voters

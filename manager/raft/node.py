@@ -85,8 +85,12 @@ class Node:
         self._taken = True
 
     def __repr__(self) -> str:
-        term = self._lead.term if self._lead else self._tally.term if self._tally else "-"
-        return f"Node({self.role}, term={term})"
+        return f"Node({self.role}, term={self.term or '-'})"
+
+    @property
+    def term(self) -> int:
+        """The term that is led or asked for; 0 for a follower."""
+        return self._lead.term if self._lead else self._tally.term if self._tally else 0
 
     # --- what the driver calls ---
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from db.replication import OfferedStart, ReplicaState
-from manager.raft.log import WalEntry, WalView
+from db.replication import OfferedStart
+from db.wal import RaftState, WalEntry
+from manager.raft.log import WalView
 from manager.raft.membership import Membership
 
 
@@ -15,27 +16,6 @@ class TermVote(NamedTuple):
 
     term: int
     voted_for: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RaftState:
-    """The row ``raft_state``, as far as Raft reads it. The snapshot's index, term and chain are the start of the log."""
-
-    node_id: int
-    disk_id: str
-    current_term: int = 0
-    voted_for: int | None = None
-    leader_term: int = 0  # this manager leads while it equals current_term and is above 0
-    commit_index: int = 0
-    applied_index: int = 0
-
-    @property
-    def leading(self) -> bool:
-        return 0 < self.leader_term == self.current_term
-
-    def as_replica(self) -> ReplicaState:
-        """The same in the words of the replication core."""
-        return ReplicaState(self.current_term, self.commit_index, self.disk_id, leader_epoch=self.leader_term)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,7 @@ KINDS: Mapping[str, Kind] = {
          "MYQUEUE_DB_OWNER_PASSWORD": "{owner_password}", "MYQUEUE_DB_READER_PASSWORD": "{reader_password}"},
         stage=1, once=True),
     "manager": Kind(
-        ("{python}", "-m", "manager", "--host", "{host}", "--port", "{port}", "--node-id", "{number}", "--managers", "{numbered_managers}",
-         "--write-manager", "1"),
+        ("{python}", "-m", "manager", "--host", "{host}", "--port", "{port}", "--node-id", "{number}", "--managers", "{numbered_managers}"),
         {"MYQUEUE_MANAGER_DATABASE_URL": "{database_url}", "MYQUEUE_MANAGER_READER_USER": "{reader}", "MYQUEUE_MANAGER_SECRET_FILE": "{secret_file}"},
         connections=16),
     "broker": Kind(

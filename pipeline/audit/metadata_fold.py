@@ -77,6 +77,7 @@ class _Draft:
         self.now = metadata
         self.put_rows: dict[tuple[str, tuple], Row] = {}
         self.gone_topics: list[int] = []
+        self.gone_members: list[int] = []
 
     def write(self, index: int) -> None:
         for topic_id in self.gone_topics:
@@ -85,6 +86,9 @@ class _Draft:
                 for key in [key for key, row in rows.items() if row["topic_id"] == topic_id]:
                     del rows[key]
                     self.now.written_at[table, key] = index
+        for node_id in self.gone_members:
+            if self.now.tables["member"].pop((node_id,), None):
+                self.now.written_at["member", (node_id,)] = index
         for (table, key), row in self.put_rows.items():
             self.now.tables[table][key] = row
             self.now.written_at[table, key] = index
@@ -152,6 +156,14 @@ def _init_cluster(draft: _Draft, command: Mapping[str, Any]) -> None:
         draft.put("member", {**member, "voter": True})
 
 
+def _set_member(draft: _Draft, command: Mapping[str, Any]) -> None:
+    draft.put("member", {name: command[name] for name in ("node_id", "url", "disk_id", "voter")})
+
+
+def _remove_member(draft: _Draft, command: Mapping[str, Any]) -> None:
+    draft.gone_members.append(command["node_id"])
+
+
 def _add_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
     known = [row["broker_id"] for row in draft.now.tables["broker"].values() if row["disk_id"] == command["disk_id"]]
     broker_id = known[0] if known else draft.next_id("broker")
@@ -205,7 +217,8 @@ def _register_consumers(draft: _Draft, command: Mapping[str, Any]) -> None:
 
 
 HANDLERS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
-    "noop": _noop, "init_cluster": _init_cluster, "add_broker": _add_broker, "remove_broker": _remove_broker, "create_topic": _create_topic,
+    "noop": _noop, "init_cluster": _init_cluster, "set_member": _set_member, "remove_member": _remove_member,
+    "add_broker": _add_broker, "remove_broker": _remove_broker, "create_topic": _create_topic,
     "delete_topic": _delete_topic, "add_partition": _add_partition, "register_producers": _register_producers,
     "register_consumers": _register_consumers,
 }

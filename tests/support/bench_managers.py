@@ -1,13 +1,15 @@
-"""How fast three managers agree: ``python -m tests.support.bench_managers [--clients N] [--seconds S]``.
+"""How fast three managers agree: ``python -m tests.support.bench_managers [--clients N] [--seconds S] [--elections N]``.
 
 Starts them with databases of their own on one durable PostgreSQL, registers consumers one after the other, then from N
-clients at once, then looks at the CPU time of the idle managers.
+clients at once, then looks at the CPU time of the idle managers. With ``--elections`` it kills the leader so many times instead, and
+takes the time to the next acknowledged command at one of the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import statistics
 import threading
 import time
@@ -31,13 +33,13 @@ def register_consumer(session: requests.Session, url: str) -> float:
 
 
 def commands_per_second(cluster: ManagerCluster, clients: int, seconds: float) -> float:
-    counts = [0] * clients
+    counts, url = [0] * clients, cluster.write.url
     end = time.monotonic() + seconds
 
     def run(number: int) -> None:
         with requests.Session() as session:
             while time.monotonic() < end:
-                register_consumer(session, cluster.write.url)
+                register_consumer(session, url)
                 counts[number] += 1
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(clients)]
@@ -62,15 +64,39 @@ def cpu_seconds(cluster: ManagerCluster) -> list[float]:
     return list(used.values())
 
 
+def seconds_to_next_command(cluster: ManagerCluster, turn: int) -> float:
+    """From kill -9 of the leader; then it is started again."""
+    leader, (reader, _) = cluster.write, cluster.reads
+    time.sleep(random.uniform(0, 0.5))  # at any moment between two rounds
+    leader.kill()
+    began = time.perf_counter()
+    while reader.post("/v1/topics", {"topic": f"after-{turn}-{time.monotonic_ns()}"}).status_code != 201:
+        assert time.perf_counter() - began < 30, reader.log()
+    taken = time.perf_counter() - began
+    leader.start()
+    cluster.wait_ready()
+    return taken
+
+
+def elections(cluster: ManagerCluster, count: int) -> None:
+    taken = sorted(seconds_to_next_command(cluster, turn) for turn in range(count))
+    print(f"{count} deaths of the leader, to the next acknowledged command: median {statistics.median(taken):.2f} s, "
+          f"p95 {taken[int(count * 0.95) - 1]:.2f} s, worst {taken[-1]:.2f} s; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--elections", type=int, default=0)
     options = parser.parse_args()
     with postgres_for_tests() as postgres, manager_cluster(postgres) as cluster, BrokerStub() as stub, requests.Session() as session:
         cluster.start()
         register(cluster.write, stub)
         assert cluster.write.post("/topics", {"topic": "bench"}).status_code == 200
+        if options.elections:
+            elections(cluster, options.elections)
+            return
         for name, manager in (("write", cluster.write), ("read", cluster.reads[0])):
             taken = sorted(register_consumer(session, manager.url) for _ in range(ONE_BY_ONE))
             p95 = taken[int(ONE_BY_ONE * 0.95)]

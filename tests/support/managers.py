@@ -43,7 +43,7 @@ class ManagerProcess:
         if faults:
             environment |= {"MYQUEUE_FAULT": faults, "MYQUEUE_TEST_MODE": "1"}
         command = [sys.executable, "-m", "manager", "--host", host, "--port", port, "--node-id", str(self.node_id), "--managers", self._managers,
-                   "--write-manager", "1", *self._flags]
+                   *self._flags]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log, stdout=log, start_new_session=True)
 
@@ -54,6 +54,13 @@ class ManagerProcess:
             return requests.get(f"{self.url}/readyz", timeout=2).status_code == 200
         except requests.RequestException:
             return False
+
+    def readiness(self) -> dict[str, Any]:
+        """What /readyz says; nothing where it does not answer."""
+        try:
+            return requests.get(f"{self.url}/readyz", timeout=1).json()
+        except (requests.RequestException, ValueError):
+            return {}
 
     def kill(self) -> None:
         """As the machine would: the whole process group, at once."""
@@ -101,11 +108,25 @@ class ManagerProcess:
 
 
 class ManagerCluster:
-    """Several managers; the first is the write manager."""
+    """Several managers, which elect their leader themselves."""
 
     def __init__(self, managers: list[ManagerProcess]) -> None:
         self.managers = managers
-        self.write, self.reads = managers[0], managers[1:]
+
+    @property
+    def write(self) -> ManagerProcess:
+        """Who leads: the one that says so in the highest term, once there is one."""
+        return wait_until(self.leader, timeout_seconds=20, what="a leader")
+
+    @property
+    def reads(self) -> list[ManagerProcess]:
+        leader = self.write
+        return [manager for manager in self.managers if manager is not leader]
+
+    def leader(self) -> ManagerProcess | None:
+        """Who says now that it leads."""
+        said = [(answer["term"], manager.node_id, manager) for manager in self.managers if (answer := manager.readiness()).get("role") == "write"]
+        return max(said)[2] if said else None
 
     def start(self) -> None:
         for manager in self.managers:

@@ -35,4 +35,8 @@ LOG: list[c.Command] = [
     c.DeleteTopic("new"),
     c.CreateTopic("new", created_at=NOW + 7, live_brokers=(1, 3)),
     c.InitCluster("again", ()),
+    c.SetMember(4, "http://127.0.0.1:7004", DISKS[7], voter=False),
+    c.SetMember(4, "http://127.0.0.1:7104", DISKS[8], voter=True),
+    c.RemoveMember(2),
+    c.RemoveMember(9),
 ]

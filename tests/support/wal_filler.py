@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from db.engine import make_engine
-from db.wal_store import WalEntry, WalStore
+from db.wal import WalEntry
+from db.wal_store import WalStore
 from manager.cluster import commands
 from manager.cluster.state import apply
 from myqueue.protocol.chain import wal_chain
@@ -25,6 +27,6 @@ def fill_wal(url: str, log: Sequence[commands.Command], *, term: int = 1) -> Non
             held.append(entries)
             for command in log:
                 held.metadata.write(apply(held.metadata, command).changes)
-            held.set_applied(commit=entries[-1].index, applied=entries[-1].index)
+            held.write_state(replace(held.state, commit_index=entries[-1].index, applied_index=entries[-1].index))
     finally:
         engine.dispose()

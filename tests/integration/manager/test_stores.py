@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 
@@ -9,16 +10,20 @@ import psycopg2
 import pytest
 import sqlalchemy
 
+from db import wal_store
 from db.engine import make_engine
 from db.metadata_store import HeartbeatStore, MetadataStore
-from db.replication import AppendRequest, Holder, Refusal
+from db.replication import AppendReply, AppendRequest, Refusal
 from db.transactions import transaction
+from db.wal import WalEntry
 from db.wal_store import DriverLock, WalStore
 from manager.cluster import commands as c
 from manager.cluster.memory import MemoryMetadata
 from manager.cluster.state import apply
-from manager.node.role import FixedRole
-from manager.node.wal import Answered, Placed, Proposal, Wal
+from manager.node.wal import Answered, Placed
+from manager.raft.log import Proposal
+from manager.raft.messages import Append, VoteRequest
+from manager.raft.proposal import Outcome
 from myqueue.errors import (
     BadRequestError,
     ConfigurationError,
@@ -31,8 +36,7 @@ from myqueue.errors import (
 from myqueue.protocol.chain import GENESIS, wal_chain
 from tests.support.metadata import DATABASE, DISKS, LOG, NOW
 from tests.support.waiting import wait_until
-
-LEADER, FOLLOWER = FixedRole(1, 1), FixedRole(2, 1)
+from tests.support.wal_desk import WalDesk
 
 
 @pytest.fixture
@@ -48,29 +52,25 @@ def store(engine: sqlalchemy.Engine) -> WalStore:
 
 
 @pytest.fixture
-def leader(store: WalStore) -> Wal:
+def leader(store: WalStore) -> WalDesk:
     """A write manager that is the only voter."""
-    wal = Wal(store, LEADER)
-    disk_id = wal.begin_term().disk_id
-    wal.propose([Proposal(c.InitCluster("6c6f6700-0000-4000-8000-000000000001", (c.Member(1, "http://127.0.0.1:1", disk_id),)), None, None)])
-    alone(wal)
-    return wal
-
-
-def alone(wal: Wal) -> object:
-    return wal.advance(lambda own: {1: own})
+    desk = WalDesk(store)
+    desk.lead_alone()
+    return desk
 
 
 def topic(name: str, seq: int, client: str = "client") -> Proposal:
-    return Proposal(c.CreateTopic(name, created_at=NOW, live_brokers=(1,)), client, seq)
+    return proposal(c.CreateTopic(name, created_at=NOW, live_brokers=(1,)), client, seq)
+
+
+def proposal(command: c.Command, client: str, seq: int) -> Proposal:
+    return Proposal(c.to_json(command), client, seq)
 
 
 def test_nothing_comes_before_the_voters_are_named(store: WalStore):
     """A broker may knock before the cluster is founded: an entry before ``init_cluster`` could never be committed."""
-    wal = Wal(store, LEADER)
-    wal.begin_term()
-    with pytest.raises(UnavailableError, match="not initialised yet"):
-        wal.propose([topic("early", 1)])
+    with pytest.raises(NotLeaderError):
+        WalDesk(store).wal.propose([topic("early", 1)])
     with store.reading() as held:
         assert held.log.end == 0
 
@@ -93,95 +93,168 @@ def test_sql_folds_to_the_same_tables_and_answers_as_memory(store: WalStore):
         assert held.metadata.get("raft_state", only_row=True)["cluster_id"] == LOG[0].cluster_id
 
 
-def test_a_command_is_applied_once_with_its_session(leader: Wal, store: WalStore):
-    proposal = topic("x", 1)
-    [placed] = leader.propose([proposal])
+def test_a_command_is_applied_once_with_its_session(leader: WalDesk, store: WalStore):
+    wanted = topic("x", 1)
+    [placed] = leader.wal.propose([wanted])
     assert isinstance(placed, Placed)
-    assert leader.answer(placed, proposal) is None
-    alone(leader)
-    answered = leader.answer(placed, proposal)
+    assert leader.wal.look(placed, wanted) is Outcome.WAITING
+    leader.advance()
+    answered = leader.wal.look(placed, wanted)
     assert answered == Answered(placed.index, answered.reply)
     assert answered.reply["error"]["code"] == "unavailable"  # no broker: a recorded rejection
     assert store.state().applied_index == store.state().commit_index == placed.index
 
 
-def test_the_same_proposal_again_is_not_made_again(leader: Wal, store: WalStore):
+def test_the_same_proposal_again_is_not_made_again(leader: WalDesk, store: WalStore):
     """Before it is applied it is named where it stands, afterwards with its answer, in the same group too."""
-    first, again = leader.propose([topic("x", 1), topic("x", 1)])
-    assert first == again == leader.propose([topic("x", 1)])[0]
-    alone(leader)
-    [answered] = leader.propose([topic("x", 1)])
+    first, again = leader.wal.propose([topic("x", 1), topic("x", 1)])
+    assert first == again == leader.wal.propose([topic("x", 1)])[0]
+    leader.advance()
+    [answered] = leader.wal.propose([topic("x", 1)])
     assert isinstance(answered, Answered)
     with store.reading() as held:
         assert held.log.end == first.index
 
 
-def test_a_sequence_below_the_session_s_is_refused(leader: Wal):
-    leader.propose([topic("x", 2)])
-    alone(leader)
-    assert isinstance(leader.propose([topic("x", 1)])[0], DuplicateSequenceError)
+def test_a_sequence_below_the_session_s_is_refused(leader: WalDesk):
+    leader.wal.propose([topic("x", 2)])
+    leader.advance()
+    assert isinstance(leader.wal.propose([topic("x", 1)])[0], DuplicateSequenceError)
 
 
 @pytest.mark.parametrize("config", [{"a": 1.5}, {"a": "x\0y"}, {"a": "\ud800"}])
-def test_what_cannot_be_stored_is_refused_and_the_others_of_its_group_are_not(leader: Wal, config: dict):
-    bad = Proposal(c.CreateTopic("bad", config=config, created_at=NOW), "other", 1)
-    refused, placed = leader.propose([bad, topic("x", 1)])
+def test_what_cannot_be_stored_is_refused_and_the_others_of_its_group_are_not(leader: WalDesk, config: dict):
+    bad = proposal(c.CreateTopic("bad", config=config, created_at=NOW), "other", 1)
+    refused, placed = leader.wal.propose([bad, topic("x", 1)])
     assert isinstance(refused, BadRequestError)
     assert isinstance(placed, Placed)
 
 
-def test_a_backslash_before_u0000_is_no_nul(leader: Wal):
-    [placed] = leader.propose([Proposal(c.CreateTopic("fine", config={"a": "\\u0000"}, created_at=NOW), "client", 1)])
+def test_a_backslash_before_u0000_is_no_nul(leader: WalDesk):
+    [placed] = leader.wal.propose([proposal(c.CreateTopic("fine", config={"a": "\\u0000"}, created_at=NOW), "client", 1)])
     assert isinstance(placed, Placed)
 
 
 def test_a_read_manager_does_not_propose(store: WalStore):
     with pytest.raises(NotLeaderError):
-        Wal(store, FOLLOWER).propose([topic("x", 1)])
+        WalDesk(store).wal.propose([topic("x", 1)])
 
 
 def test_nothing_is_committed_without_a_majority(store: WalStore):
-    """Three voters: the leader's own disk is not enough, another one is, a disk that is not registered counts for nothing."""
-    wal = Wal(store, LEADER)
-    disk_id = wal.begin_term().disk_id
-    members = (c.Member(1, "http://h:1", disk_id), c.Member(2, "http://h:2", DISKS[2]), c.Member(3, "http://h:3", DISKS[3]))
-    wal.propose([Proposal(c.InitCluster("cluster", members), None, None)])
-    assert wal.advance(lambda own: {1: own}).commit_index == 0
-    assert wal.advance(lambda own: {1: own, 2: Holder(DISKS[7], 1)}).commit_index == 0
-    assert wal.advance(lambda own: {1: own, 2: Holder(DISKS[2], 1)}).applied_index == 1
+    """Three voters: the leader's own disk is not enough, a disk that is not registered counts for nothing, another voter's is enough."""
+    desk = WalDesk(store)
+    desk.found({2: DISKS[2], 3: DISKS[3]})
+    desk.tick()
+    desk.tick()
+    desk.grant(2, DISKS[2])
+    desk.grant(2, DISKS[2])
+    assert store.state().leading
+
+    assert desk.advance().commit_index == 0
+    append = desk.ready.send[0].message.request
+
+    def acknowledged(disk_id: str) -> int:
+        reply = AppendReply(append.epoch, disk_id, append.position, append.round, matched=store_end(store))
+        return desk.take(lambda held: desk.node.step(held, 2, reply, now=desk.now)).commit_index
+
+    assert acknowledged(DISKS[7]) == 0
+    assert acknowledged(DISKS[2]) == 2
 
 
-def test_a_follower_takes_whole_chains_once_and_applies_what_is_committed(store: WalStore, leader: Wal, postgres):
-    """Repeats change nothing, a broken chain and another history are refused, the tables come out equal."""
-    leader.propose([topic("x", 1), Proposal(c.AddBroker(DISKS[4], "127.0.0.1", 1, DATABASE), "b", 1), topic("y", 1, "z")])
-    alone(leader)
+def store_end(store: WalStore) -> int:
     with store.reading() as held:
-        entries, commit = tuple(held.log.entries(0, held.log.end)), held.state.commit_index
+        return held.log.end
+
+
+def test_a_vote_and_a_higher_term_are_on_disk_and_end_a_leadership(leader: WalDesk, store: WalStore):
+    """Who asks with a log as good gets the vote once; the old leader takes no proposal any more, in any process."""
+    term = store.state().current_term
+    request = VoteRequest(term + 1, 2, term, store_end(store))
+    assert leader.wal.handle(request).granted
+    assert leader.wal.handle(request).granted
+    assert not leader.wal.handle(dataclasses.replace(request, candidate=3)).granted
+    state = store.state()
+    assert (state.current_term, state.voted_for, state.leading) == (term + 1, 2, False)
+    with pytest.raises(NotLeaderError):
+        leader.wal.propose([topic("x", 1)])
+
+
+def test_a_placed_command_that_another_leader_replaced_is_unknown(leader: WalDesk, store: WalStore):
+    """Its answer is neither yes nor no: the same name is asked for again at the new leader."""
+    wanted = topic("x", 1)
+    [placed] = leader.wal.propose([wanted])
+    with store.reading() as held:
+        before = held.log.between(0, placed.index - 1)[-1]
+    noop = entry_behind(before, placed.term + 1)
+    reply = leader.wal.handle(Append(2, AppendRequest(placed.term + 1, before.index, before.term, (noop,), noop.index)))
+    assert reply.matched == noop.index
+    assert leader.wal.look(placed, wanted) is Outcome.UNKNOWN
+
+
+def entry_behind(before: WalEntry, term: int) -> WalEntry:
+    noop = WalEntry(before.index + 1, term, {"type": "noop"}, None, None, b"")
+    return dataclasses.replace(noop, chain=noop.chain_after(before.chain))
+
+
+def test_a_decision_that_changes_nothing_writes_nothing(leader: WalDesk, engine: sqlalchemy.Engine):
+    """A heartbeat costs no wait for the disk: its transaction is rolled back."""
+    version = "SELECT xmin::text, ctid::text FROM raft_state"
+    before = rows_of(engine, version)
+    for _ in range(3):
+        leader.advance()
+    assert rows_of(engine, version) == before
+
+
+def rows_of(engine: sqlalchemy.Engine, statement: str) -> list[tuple]:
+    with transaction(engine) as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall()
+
+
+def test_reading_the_log_is_bounded_by_bytes_and_gives_one_entry_at_least(leader: WalDesk, store: WalStore, monkeypatch: pytest.MonkeyPatch):
+    """What does not fit into one append goes with the next one."""
+    first = store_end(store)
+    leader.wal.propose([topic(f"t{number}", number) for number in range(1, 6)])
+    with store.reading() as held:
+        size = max(len(json.dumps(entry.command)) for entry in held.log.between(first, first + 5))
+        monkeypatch.setattr(wal_store, "BETWEEN_BYTES_MAX", 2 * size + 20)
+        assert [entry.index for entry in held.log.between(first, first + 5)] == [first + 1, first + 2]
+        monkeypatch.setattr(wal_store, "BETWEEN_BYTES_MAX", 1)
+        assert [entry.index for entry in held.log.between(first, first + 5)] == [first + 1]
+
+
+def test_a_follower_takes_whole_chains_once_and_applies_what_is_committed(store: WalStore, leader: WalDesk, postgres):
+    """Repeats change nothing, a broken chain and another history are refused, the tables come out equal."""
+    leader.wal.propose([topic("x", 1), proposal(c.AddBroker(DISKS[4], "127.0.0.1", 1, DATABASE), "b", 1), topic("y", 1, "z")])
+    leader.advance()
+    with store.reading() as held:
+        entries, state = tuple(held.log.between(0, held.log.end)), held.state
     with postgres.database("manager") as url:
         engine = make_engine(url, application_name="tests", pool_size=2)
         follower_store = WalStore(engine)
-        follower = Wal(follower_store, FOLLOWER)
-        request = AppendRequest(epoch=1, position=0, prev_epoch=0, entries=entries, commit=commit)
+        follower = WalDesk(follower_store, 2)
+        term, commit = state.current_term, state.commit_index
+        request = AppendRequest(epoch=term, position=0, prev_epoch=0, entries=entries, commit=commit)
         for _ in range(2):
-            reply, _ = follower.append(request)
+            reply = follower.wal.handle(Append(1, request))
             assert (reply.matched, reply.disk_id) == (len(entries), follower_store.state().disk_id)
-        reply, _ = follower.append(AppendRequest(epoch=1, position=9, prev_epoch=1, entries=(), commit=commit))
+        reply = follower.wal.handle(Append(1, AppendRequest(epoch=term, position=9, prev_epoch=1, entries=(), commit=commit)))
         assert (reply.refusal, reply.hint.next) == (Refusal.NO_MATCH, len(entries))
-        reply, _ = follower.append(AppendRequest(epoch=1, position=0, prev_epoch=0, entries=(entries[1],), commit=0))
+        reply = follower.wal.handle(Append(1, AppendRequest(epoch=term, position=0, prev_epoch=0, entries=(entries[1],), commit=0)))
         assert (reply.matched, reply.refusal) == (None, Refusal.BROKEN_CHAIN)
-        assert follower.apply_committed().applied_index == commit
-        assert follower.apply_committed().results == ()
+        assert follower.advance().applied_index == commit
+        assert follower.advance().results == ()
         rows, theirs = MetadataStore(store._engine).catalogue(), MetadataStore(engine).catalogue()
         assert (rows.topics, rows.brokers, rows.partitions) == (theirs.topics, theirs.brokers, theirs.partitions)
-        assert follower_store.state().current_term == 1
+        assert follower_store.state().current_term == term
         engine.dispose()
 
 
-def test_the_chain_is_the_published_one(leader: Wal, store: WalStore):
-    leader.propose([topic("x", 1)])
+def test_the_chain_is_the_published_one(leader: WalDesk, store: WalStore):
+    leader.wal.propose([topic("x", 1)])
     chain = GENESIS
     with store.reading() as held:
-        for entry in held.log.entries(0, held.log.end):
+        for entry in held.log.between(0, held.log.end):
             chain = wal_chain(chain, index=entry.index, term=entry.term, command=entry.command, client_id=entry.client_id,
                               client_seq=entry.client_seq)
             assert chain == entry.chain

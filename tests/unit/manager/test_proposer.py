@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 from manager.cluster.commands import Noop
-from manager.node.role import FixedRole
-from manager.node.wal import Answered, Placed, Proposal
+from manager.node.role import Role
+from manager.node.wal import Answered, Placed
 from manager.proposer import Clients, Group, Proposer
+from manager.raft.log import Proposal
+from manager.raft.state import Contact
 from myqueue.errors import NOT_DONE, BadRequestError, MyQueueError, OutcomeUnknownError, UnavailableError, UnreachableError
 from myqueue.testing import ManualClock
+
+NOOP = {"type": "noop"}
 
 
 def test_a_name_is_never_given_twice():
@@ -44,9 +48,9 @@ def test_ids_of_two_processes_differ():
 
 def test_each_of_a_group_gets_its_own_outcome():
     group = Group(lambda proposals: [Placed(5, 1)] if proposals[0].client_seq == 1 else [BadRequestError("no")])
-    assert group.submit(Proposal(Noop(), "c", 1), 1.0) == Placed(5, 1)
+    assert group.submit(Proposal(NOOP, "c", 1), 1.0) == Placed(5, 1)
     with pytest.raises(BadRequestError, match="no"):
-        group.submit(Proposal(Noop(), "c", 2), 1.0)
+        group.submit(Proposal(NOOP, "c", 2), 1.0)
 
 
 def test_what_fails_for_the_group_fails_for_each():
@@ -54,7 +58,7 @@ def test_what_fails_for_the_group_fails_for_each():
         raise UnavailableError("database gone")
 
     with pytest.raises(UnavailableError, match="database gone"):
-        Group(write).submit(Proposal(Noop(), "c", 1), 1.0)
+        Group(write).submit(Proposal(NOOP, "c", 1), 1.0)
 
 
 class Pauses:
@@ -83,9 +87,11 @@ def proposer(*, node_id: int, outcomes: list[Answered | Placed | MyQueueError]) 
         return outcome
 
     clock = ManualClock()
-    return Proposer(wal=SimpleNamespace(propose=lambda proposals: [next_outcome()]), role=FixedRole(node_id, 1),  # type: ignore[arg-type]
+    role = Role(node_id, clock, leader_kept_seconds=60.0)
+    role.lead(1) if node_id == 1 else role.note_contact(Contact(clock.monotonic(), 1), 1)
+    return Proposer(wal=SimpleNamespace(propose=lambda proposals: [next_outcome()]), role=role,  # type: ignore[arg-type]
                     replica=SimpleNamespace(wait_for=lambda index, timeout_seconds: True), peers=SimpleNamespace(propose=next_outcome),  # type: ignore[arg-type]
-                    signals=Pauses(clock), clock=clock, managers=1, live_brokers=tuple, timeout_seconds=2.0, majority_timeout_seconds=1.0)  # type: ignore[arg-type]
+                    signals=Pauses(clock), clock=clock, live_brokers=tuple, timeout_seconds=2.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("second", [UnreachableError("down"), UnavailableError("no majority; nothing was done")])

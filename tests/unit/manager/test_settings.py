@@ -15,7 +15,7 @@ def settings(**flags: str) -> ManagerSettings:
 
 def test_managers_by_node_id():
     assert settings().urls == {1: "http://h:1", 2: "http://h:2", 3: "https://h:3"}
-    assert (settings().node, settings().write_manager) == ("manager-2", 1)
+    assert settings().node == "manager-2"
 
 
 @pytest.mark.parametrize(("flags", "message"), [
@@ -23,7 +23,7 @@ def test_managers_by_node_id():
     ({"managers": "1=h:1"}, "should look like 1=http"),
     ({"managers": "1=http://h:1,1=http://h:2"}, "names a node twice"),
     ({"node_id": "4"}, "--node-id 4 is not one of --managers"),
-    ({"write_manager": "9"}, "--write-manager 9 is not one of"),
+    ({"raft_heartbeat_seconds": "0.5"}, "needs a heartbeat of at most a third"),
     ({"node_suspect_after_seconds": "15"}, "suspect before it is dead"),
     ({"client_dead_after_seconds": "1"}, "suspect before it is dead"),
     ({"threads": "4"}, "the least is 16"),

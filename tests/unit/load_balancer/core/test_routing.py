@@ -15,6 +15,7 @@ from load_balancer.core.routing import (
     destination_of,
     face_of,
     is_repeatable,
+    led_by,
     route,
 )
 from myqueue.errors import BadRequestError, NotFoundError, UnavailableError, UnknownPartitionError, UnknownTopicError
@@ -158,3 +159,9 @@ def test_a_plain_read_may_be_repeated(path: str) -> None:
 ])
 def test_the_face_of_a_path(path: str, face: Face) -> None:
     assert face is face_of(path)
+
+
+def test_the_leader_that_is_known_overrides_the_table_s_roles() -> None:
+    """A table may come from a manager that has not heard of the new leader yet."""
+    assert names("POST", "/topics", led_by(replace(VIEW, term=3, leader=2))) == ["manager-2"]
+    assert names("POST", "/topics", led_by(VIEW)) == ["manager-1"]

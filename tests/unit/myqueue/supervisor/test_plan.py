@@ -33,7 +33,7 @@ def test_command_lines():
     plan = plan_of(SMALL)
     assert " ".join(plan["broker-1"].command[1:]) == "-m broker --host 127.0.0.1 --port 5003 --managers http://127.0.0.1:5002"
     assert " ".join(plan["manager-1"].command[1:]) == (
-        "-m manager --host 127.0.0.1 --port 5002 --node-id 1 --managers 1=http://127.0.0.1:5002 --write-manager 1")
+        "-m manager --host 127.0.0.1 --port 5002 --node-id 1 --managers 1=http://127.0.0.1:5002")
     assert " ".join(plan["balancer"].command[1:]) == "-m load_balancer --host 127.0.0.1 --port 9092,9093 --managers http://127.0.0.1:5002"
 
 

@@ -1,0 +1,95 @@
+"""The way to the other managers: what the driver wants sent, and their answers.
+
+Two threads for each manager: one carries entries, the other what is small and must not wait behind them (votes, rounds without
+entries). A thread holds only the newest message that waits: an older one that it replaces is lost, as on a network, and
+the core asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from manager.node.transport import Peers
+from manager.raft.messages import Append, Envelope, Reply, Request
+from myqueue.errors import LogFaultError, MyQueueError
+
+STOP_CHECK_SECONDS = 0.5
+ANSWERS_MAX = 1_000  # that wait for the driver; the oldest are lost first
+_log = logging.getLogger(__name__)
+
+
+class Lane:
+    """One thread's messages to one manager."""
+
+    def __init__(self, send: Callable[[Request], None]) -> None:
+        self._send = send
+        self._waiting: Request | None = None
+        self._changed = threading.Condition()
+
+    def put(self, request: Request) -> None:
+        with self._changed:
+            self._waiting = request
+            self._changed.notify()
+
+    def run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting is not None, STOP_CHECK_SECONDS)
+                request, self._waiting = self._waiting, None
+            if request is not None:
+                self._send(request)
+
+
+class Lanes:
+    """All of them, and the answers that came."""
+
+    def __init__(self, peers: Peers, others: tuple[int, ...], *, answered: Callable[[], None], small_timeout_seconds: float,
+                 large_timeout_seconds: float) -> None:
+        """
+        Args:
+            answered: called when an answer came.
+        """
+        self._peers, self._answered = peers, answered
+        self._answers: deque[tuple[int, Reply]] = deque(maxlen=ANSWERS_MAX)
+        self._trouble: dict[int, str] = {}  # the last failure's code, so that each is logged once
+        self._small = {node_id: self._lane(node_id, small_timeout_seconds) for node_id in others}
+        self._large = {node_id: self._lane(node_id, large_timeout_seconds) for node_id in others}
+
+    def threads(self) -> list[tuple[str, Callable[[threading.Event], None]]]:
+        """(name, target) of the threads to run."""
+        kinds = (("small", self._small), ("large", self._large))
+        return [(f"{kind}-{node_id}", lane.run) for kind, lanes in kinds for node_id, lane in lanes.items()]
+
+    def send(self, envelope: Envelope) -> None:
+        """Hand a message over. One to a manager that the settings do not name goes nowhere."""
+        request = envelope.message
+        lanes = self._large if isinstance(request, Append) and request.request.entries else self._small
+        if envelope.target in lanes:
+            lanes[envelope.target].put(request)  # type: ignore[arg-type]
+
+    def take(self) -> list[tuple[int, Reply]]:
+        """The answers that came since the last time: (who, what)."""
+        taken = []
+        while self._answers:
+            taken.append(self._answers.popleft())
+        return taken
+
+    def _lane(self, node_id: int, timeout_seconds: float) -> Lane:
+        return Lane(lambda request: self._ask(node_id, request, timeout_seconds))
+
+    def _ask(self, node_id: int, request: Request, timeout_seconds: float) -> None:
+        try:
+            reply = self._peers.ask(node_id, request, timeout_seconds=timeout_seconds)
+        except MyQueueError as error:
+            if self._trouble.get(node_id) != error.code:
+                level = logging.CRITICAL if isinstance(error, LogFaultError) else logging.WARNING
+                _log.log(level, "manager %d: %s", node_id, error.message, extra={"code": error.code})
+            self._trouble[node_id] = error.code
+            return
+        if self._trouble.pop(node_id, None):
+            _log.info("manager %d answers again", node_id)
+        self._answers.append((node_id, reply))
+        self._answered()
