@@ -78,9 +78,6 @@ def plan_migrations(known: Sequence[Migration], applied: Sequence[Applied]) -> l
     Raises:
         ConfigurationError: the database is newer than the code, of another kind, or an applied file has changed.
     """
-    if len(applied) > len(known):
-        raise ConfigurationError(f"the database is at version {applied[-1].version}, this program knows versions up to {len(known)}: "
-                                 "use a newer program")
     for theirs, ours in zip(applied, known, strict=False):
         if (theirs.version, theirs.name) != (ours.version, ours.name):
             raise ConfigurationError(f"the database's version {theirs.version} is {theirs.name!r}, this program's is {ours.name!r}: "
@@ -88,6 +85,9 @@ def plan_migrations(known: Sequence[Migration], applied: Sequence[Applied]) -> l
         if theirs.sha256 != ours.sha256:
             raise ConfigurationError(f"migration {ours.version:04}_{ours.name}.sql has changed since it was applied to this database: "
                                      "put it back and add a new one instead")
+    if len(applied) > len(known):
+        raise ConfigurationError(f"the database is at version {applied[-1].version}, this program knows versions up to {len(known)}: "
+                                 "use a newer program")
     return list(known[len(applied):])
 
 
