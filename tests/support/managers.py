@@ -91,6 +91,13 @@ class ManagerProcess:
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, number)
             self.process.wait(TIMEOUT_SECONDS)
+            # Its workers end a moment after it; until then a request may still reach them, and its outcome be unknown.
+            wait_until(lambda: not self._listens(), what=f"the end of manager {self.node_id}'s workers")
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            probe.settimeout(TIMEOUT_SECONDS)
+            return probe.connect_ex(("127.0.0.1", int(self.url.rpartition(":")[2]))) == 0
 
     # --- speaking to it ---
 
