@@ -17,7 +17,7 @@ class BalancerSettings:
     ENV_PREFIX: ClassVar[str] = "MYQUEUE_BALANCER"
 
     managers: tuple[str, ...] = setting(help="URLs of managers, with commas; one that answers is enough to find the others")
-    host: str = setting("127.0.0.1", help="address to listen on; only loopback for now")
+    host: str = setting("127.0.0.1", help="address to listen on; beyond loopback a token and the secret are needed")
     port: tuple[str, ...] = setting(("9092",), help="port to listen on, or several with commas")
     node: str = setting("balancer", help="name of this node in logs and headers")
     workers: int = setting(1, help="worker processes", minimum=1, maximum=64)
