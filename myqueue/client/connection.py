@@ -14,7 +14,7 @@ from ..protocol import routes, wire
 from ..protocol.types import ClusterSnapshot, TopicPartition
 from .backoff import Backoff
 from .endpoints import Endpoints, parse_bootstrap
-from .transport import READ_TIMEOUT_SECONDS, RequestsTransport, Response, Transport, raise_for
+from .transport import READ_TIMEOUT_SECONDS, RequestsTransport, Response, Transport, raise_for, understood
 
 T = TypeVar("T")
 STALE_ROUTE = (NotLeaderError, UnreachableError, UnknownPartitionError, UnknownTopicError)
@@ -60,7 +60,8 @@ class Connection:
         failures = 0
         while True:
             try:
-                return attempt()
+                with understood():
+                    return attempt()
             except MyQueueError as error:
                 failures += 1
                 delay = self.backoff.delay_seconds(failures, random.random())

@@ -14,6 +14,7 @@ from ..protocol.types import Message, OffsetRange, TopicPartition
 from .connection import Connection
 from .housekeeping import attempt
 from .progress import Progress
+from .transport import understood
 
 FETCHERS_MAX = 8  # threads
 CHUNKS_AHEAD_MAX = 2  # of one partition: one that is read and the next
@@ -161,8 +162,9 @@ class Fetcher:
                 return False
             generation, poll_seconds = reader.generation, self._poll_seconds(reader)
         try:
-            body = self._fetch(reader, poll_seconds)
-            end = batch.end_offset_of(body)
+            with understood():
+                body = self._fetch(reader, poll_seconds)
+                end = batch.end_offset_of(body)
         except MyQueueError as error:
             gone = isinstance(error, (UnknownTopicError, UnknownPartitionError)) and self._is_gone(reader)
             with self._changed:
@@ -220,7 +222,8 @@ class Fetcher:
 
     def _is_gone(self, reader: Reader) -> bool:
         try:
-            return reader.partition not in self._connection.refresh().partitions
+            with understood():
+                return reader.partition not in self._connection.refresh().partitions
         except UnknownTopicError:
             return True
         except MyQueueError:

@@ -10,6 +10,7 @@ from ..clock import Clock
 from ..errors import MyQueueError
 from ..protocol import routes
 from .connection import Connection
+from .transport import understood
 
 HEARTBEAT_INTERVAL_SECONDS = 10.0
 log = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Housekeeper:
 def attempt(task: Callable[[], object]) -> None:
     """Do it; what fails now is done again at the next interval, so the failure is only logged."""
     try:
-        task()
+        with understood():
+            task()
     except MyQueueError as error:
         log.info("%s: %s", getattr(task, "__qualname__", task), error.message)

@@ -23,6 +23,7 @@ from ..protocol.types import Appended, ProducerSequence, Record
 from .accumulator import Accumulator, Batch
 from .connection import Connection
 from .housekeeping import Presence, attempt
+from .transport import understood
 
 PRODUCE_TIMEOUT_SECONDS = 10.0
 NOT_THERE = (UnknownTopicError, UnknownPartitionError)  # of a leader that may just be behind
@@ -54,7 +55,8 @@ class Sender:
 
     def _attempt(self, batch: Batch) -> None:
         try:
-            appended = self._append(batch)
+            with understood():
+                appended = self._append(batch)
         except DuplicateSequenceError:
             appended = None  # stored by an earlier attempt, its place no longer known
         except MyQueueError as error:
@@ -111,7 +113,8 @@ class Sender:
     def _is_gone(self, batch: Batch) -> bool:
         """Whether a fresh picture has no such partition either: the leader that did not know it was not just behind."""
         try:
-            return batch.lane.partition not in self._connection.refresh().partitions
+            with understood():
+                return batch.lane.partition not in self._connection.refresh().partitions
         except UnknownTopicError:
             return True
         except MyQueueError:

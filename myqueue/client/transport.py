@@ -19,7 +19,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from ..clock import Clock, SystemClock
-from ..errors import InternalError, OutcomeUnknownError, UnreachableError
+from ..errors import InternalError, MyQueueError, OutcomeUnknownError, UnreachableError
 from ..protocol import routes, signing, wire
 
 CONNECT_TIMEOUT_SECONDS = 2.0
@@ -155,6 +155,17 @@ def call(transport: Transport, method: str, url: str, *, json: Any = None, param
                                read_timeout_seconds=read_timeout_seconds, repeatable=repeatable)
     raise_for(answer)
     return answer.json() if answer.body else {}
+
+
+@contextlib.contextmanager
+def understood() -> Iterator[None]:
+    """Around whatever takes an answer apart: one that lacks something becomes an InternalError, so that no thread ends by it."""
+    try:
+        yield
+    except MyQueueError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InternalError(f"an answer that cannot be understood: {type(error).__name__} {error}"[:200]) from error
 
 
 def raise_for(answer: Response) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from myqueue.client.connection import Connection
 from myqueue.client.fetcher import CHUNKS_AHEAD_MAX, Chunk, Failure, Fetcher, Reader
+from myqueue.client.transport import Response
 from myqueue.errors import CorruptBatchError, OffsetOutOfRangeError, UnknownTopicError
 from myqueue.protocol import batch
 from myqueue.protocol.types import TopicPartition
@@ -167,6 +168,22 @@ def test_a_cluster_that_is_away_is_asked_again_with_back_off_and_then_read_on() 
     assert 1 < world.reader().failures < 10
     assert [] == list(world.fetcher.ready)
     world.transport.unreachable.clear()
+    world.clock.advance(10.0)
+    assert [b"1"] == world.drain()
+
+
+def test_an_answer_that_makes_no_sense_is_told_and_read_on_behind() -> None:
+    """It ends no thread: whoever asks for the next message sees the error, and what comes after it is read."""
+    world = World()
+    world.store(b"1")
+    request = world.transport.request
+    world.transport.request = lambda *_, **__: Response(200, {}, b"[]")  # type: ignore[method-assign]
+    world.fetcher.run_once()
+    world.transport.request = request  # type: ignore[method-assign]
+    told = world.fetcher.ready[0]
+    assert isinstance(told, Failure)
+    assert "cannot be understood" in told.error.message
+    world.use_up(told)
     world.clock.advance(10.0)
     assert [b"1"] == world.drain()
 

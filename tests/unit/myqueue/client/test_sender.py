@@ -228,3 +228,23 @@ def test_a_producer_that_stops_while_an_identity_is_fetched_sends_nothing_more()
     world.transport.on_request = abandon
     world.run()
     assert [] == world.stored()
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b'{"base_offset": "x"}', b"not json"])
+def test_an_answer_that_makes_no_sense_ends_no_thread_and_stores_nothing_twice(body: bytes) -> None:
+    """The batch is sent again under its sequence, as after any answer that tells nothing."""
+    world = World()
+    request, left = world.transport.request, [2]
+
+    def garbled(method: str, url: str, **arguments: Any) -> Response:
+        answer = request(method, url, **arguments)
+        if method == "POST" and left[0]:
+            left[0] -= 1
+            return Response(200, {}, body)
+        return answer
+
+    world.transport.request = garbled  # type: ignore[method-assign]
+    deliveries = world.send(b"1", b"2")
+    world.run()
+    assert [0, 1] == [delivery.result(0).offset for delivery in deliveries]
+    assert [b"1", b"2"] == world.stored()
