@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from myqueue.errors import LogFaultError, NotLeaderError, RefusedError
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.machine import Machine
 from tests.simulation.manager import Disk, Manager, Waiting
+from tests.simulation.schedule import Schedule
 
 TICK_SECONDS = 0.03
 
@@ -53,7 +53,7 @@ class Kinds:
 
 
 @dataclass
-class World:
+class World(Schedule):
     """One run."""
 
     rng: random.Random
@@ -66,12 +66,9 @@ class World:
     automatic: bool = True  # False: a scenario delivers messages itself
 
     def __post_init__(self) -> None:
-        self.now = 0.0
-        self.steps = 0
+        self.begin()
         self.cut: set[tuple[int, int]] = set()  # (source, target) that do not get through
         self.network: list[Envelope] = []  # only where not automatic
-        self._queue: list[tuple[float, int, Callable[..., None], tuple]] = []
-        self._count = 0
         self._disks = 0
         self.checker = Checker()
         self.on_answer: Callable[[Waiting, int | None], None] = lambda wait, reply: None
@@ -91,29 +88,6 @@ class World:
         for node in self.managers if self.founding is Founding.ALL_LOGS else [1]:
             manager = self.managers[node]
             manager.write(plan_bootstrap(manager.held(), command))
-
-    # --- time ---
-
-    def at(self, delay: float, call: Callable[..., None], *args: Any) -> None:
-        """Do something later."""
-        self._count += 1
-        heapq.heappush(self._queue, (self.now + delay, self._count, call, args))
-
-    def run_until(self, moment: float, done: Callable[[], bool] | None = None) -> bool:
-        """Go on until then, or until it is done."""
-        while self._queue and self._queue[0][0] <= moment:
-            self.now, _, call, args = heapq.heappop(self._queue)
-            self.steps += 1
-            call(*args)
-            if done is not None and self.steps % 16 == 0 and done():
-                return True
-        self.now = moment
-        return done is not None and done()
-
-    def note(self, text: str) -> None:
-        """A line of the trace."""
-        if self.trace is not None:
-            self.trace.append(f"{self.now:8.3f} {text}")
 
     # --- machines ---
 
