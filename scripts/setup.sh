@@ -58,7 +58,7 @@ _setup_make() {
         [ ! -e "$myqueue_venv" ] || _setup_say "making $myqueue_venv anew: it is not whole"
         rm -rf -- "$myqueue_venv"
         _setup_say "making $myqueue_venv with $("$python" --version 2>&1)"
-        mkdir -p "$myqueue_venv" && touch "$myqueue_venv/.making" || _setup_fail "cannot write in $myqueue_root: make the folder writable"
+        { mkdir -p "$myqueue_venv" && touch "$myqueue_venv/.making"; } || _setup_fail "cannot write in $myqueue_root: make the folder writable"
         "$python" -m venv "$myqueue_venv" >&2 || _setup_fail "could not make $myqueue_venv"
     fi
     touch "$myqueue_venv/.making"
@@ -77,7 +77,7 @@ _setup_make() {
 _setup_run() {
     local python
     python=$(_setup_find_python) || exit 1
-    mkdir -p "$myqueue_root/.venv-lock" 2>/dev/null && : 2>/dev/null >"$myqueue_root/.venv-lock/lock" ||
+    { mkdir -p "$myqueue_root/.venv-lock" && : >"$myqueue_root/.venv-lock/lock"; } 2>/dev/null ||
         _setup_fail "cannot write in $myqueue_root: make the folder writable"
     # The lock lies on our descriptor: whoever comes at the same time waits here, and it is gone with us however we end.
     exec 9>"$myqueue_root/.venv-lock/lock"
