@@ -19,6 +19,7 @@ class BrokerSettings:
 
     host: str = setting("127.0.0.1", help="address to listen on, and under which the others reach it")
     port: int = setting(9095, help="port to listen on", minimum=1, maximum=65_535)
+    advertised_address: str | None = setting(None, help="host:port under which the others reach it, where that is not where it listens")
     database_url: str = setting(help="this broker's own database, postgresql://user:password@host:port/name; give it by the variable", secret=True)
     managers: tuple[str, ...] = setting(help="URLs of the managers, with commas")
     reader_user: str = setting("myqueue_reader", help="read-only login of the database, told to Spark jobs; its password never is")
@@ -41,6 +42,8 @@ class BrokerSettings:
     def validate(self) -> None:
         """Raises ConfigurationError for what cannot work."""
         parse_url(self.database_url)
+        if self.advertised_address is not None and not _is_address(self.advertised_address):
+            raise ConfigurationError(f"--advertised-address is {self.advertised_address!r}: it should look like host:port")
         if not self.managers:
             raise ConfigurationError("--managers names no manager")
         for url in self.managers:
@@ -48,6 +51,19 @@ class BrokerSettings:
                 raise ConfigurationError(f"--managers: {url} is not of the form http://host:port")
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Host and port under which managers, clients and other brokers reach this one."""
+        if self.advertised_address is None:
+            return self.host, self.port
+        host, _, port = self.advertised_address.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @property
     def long_polls_max(self) -> int:
         """Reads that may wait at the same time in a worker."""
         return max(1, int(self.threads * self.long_poll_share))
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host.strip("[]")) and port.isdecimal() and 0 < int(port) < 65_536

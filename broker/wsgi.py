@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from typing import Any
 
@@ -16,11 +17,11 @@ from db.migrate import migrate
 from db.postgres_log import PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.client.transport import RequestsTransport
-from myqueue.clock import Clock, SystemClock
+from myqueue.clock import Clock
 from myqueue.errors import OutcomeUnknownError, UnavailableError
 from myqueue.service import logs
 from myqueue.service.auth import Guard, read_secret
-from myqueue.service.faults import fault_point, is_due
+from myqueue.service.faults import fault_point, is_armed, is_due, make_clock
 from myqueue.service.lifecycle import Lifecycle
 from myqueue.service.wakeups import Wakeups
 
@@ -38,11 +39,13 @@ DATABASE_WAIT_SECONDS = 20.0  # a worker that is replaced while the server resta
 
 def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     """An app whose background threads start with its lifecycle. The database is brought up to date first."""
-    clock, lifecycle = SystemClock(), Lifecycle()
+    clock, lifecycle = make_clock(os.environ), Lifecycle()
     secret = read_secret(settings.secret_file) if settings.secret_file else None
     sizes = {"writer": settings.writers + 1, "reader": settings.readers, "keeper": 1}
     writer, reader, keeper = (_engine(settings, part, size) for part, size in sizes.items())
     _prepare(writer, clock, lifecycle.stopping)
+    if is_armed("append_before_disk"):
+        _commit_before_disk(writer)
     transport = RequestsTransport(token=settings.token, secret=secret)
     managers = Managers(settings.managers, transport)
     store = PostgresLogStore(writer, reader, on_event=_fault_points)
@@ -52,7 +55,8 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     service = BrokerService(store, wakeups, who=identity.who, clock=clock, stopping=lifecycle.stopping, queue_bytes_max=settings.queue_bytes_max,
                             long_polls_max=settings.long_polls_max, timeout_seconds=settings.append_timeout_seconds)
     directory = Directory(store, wakeups, describe_by(managers.get))
-    heartbeat = Heartbeat(keeper, managers, {"host": settings.host, "port": settings.port, "database": database},
+    host, port = settings.address
+    heartbeat = Heartbeat(keeper, managers, {"host": host, "port": port, "database": database},
                           interval_seconds=settings.heartbeat_interval_seconds, on_registered=lambda known: _rename(known, settings))
     policy = RollPolicy(settings.segment_bytes_max, settings.segment_age_seconds_max)
     for close in (writer.dispose, reader.dispose, keeper.dispose, transport.close):
@@ -108,3 +112,14 @@ def _fault_points(event: str) -> None:
     fault_point(f"append_{event}")
     if event == "after_commit" and is_due("append_commit_reply_lost"):
         raise OutcomeUnknownError("fault point append_commit_reply_lost")
+
+
+def _commit_before_disk(engine: sqlalchemy.Engine) -> None:
+    """Fault point append_before_disk: from now on a commit of this pool returns before the disk has it."""
+    engine.dispose()
+
+    @sqlalchemy.event.listens_for(engine, "connect")
+    def set_up(connection: Any, _record: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET synchronous_commit = off")
+        connection.commit()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from flask import Flask
 
 from db.engine import check_durable, make_engine
@@ -30,8 +32,8 @@ from manager.service import ManagerService
 from manager.settings import ManagerSettings
 from manager.status import Status
 from myqueue.client.transport import RequestsTransport
-from myqueue.clock import SystemClock
 from myqueue.service.auth import Guard, read_secret
+from myqueue.service.faults import make_clock
 from myqueue.service.lifecycle import Lifecycle
 from myqueue.service.wakeups import Wakeups
 
@@ -44,7 +46,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     Raises:
         ConfigurationError: the database is not durable, newer than this program, or another node's.
     """
-    clock, lifecycle = SystemClock(), Lifecycle()
+    clock, lifecycle = make_clock(os.environ), Lifecycle()
     engine = make_engine(settings.database_url, application_name=settings.node, pool_size=settings.pool_size)
     driver_engine = make_engine(settings.database_url, application_name=f"{settings.node} driver", pool_size=1)
     migrate(engine, "manager")

@@ -23,13 +23,13 @@ from manager.node.signals import Signals
 from manager.raft.follower import handle
 from manager.raft.log import Proposal
 from manager.raft.membership import INIT_CLUSTER, REMOVE_MEMBER, SET_MEMBER, Member, Membership, changes_membership, in_force
-from manager.raft.messages import Reply, Request
+from manager.raft.messages import Reply, Request, VoteRequest
 from manager.raft.proposal import Admission, Outcome, admit, plan_propose, proposal_outcome
 from manager.raft.state import Changes, Contact, Held, state_after
 from myqueue.clock import Clock
 from myqueue.errors import BadRequestError, DuplicateSequenceError, LogFaultError, MyQueueError, RefusedError, TooLargeError
 from myqueue.protocol.chain import canonical_json
-from myqueue.service.faults import fault_point
+from myqueue.service.faults import fault_point, is_armed
 
 MEMBER_COMMANDS = (INIT_CLUSTER, SET_MEMBER, REMOVE_MEMBER)
 APPLY_ENTRIES_MAX = 200  # in one transaction
@@ -113,6 +113,8 @@ class Wal:
         """
         with self.deciding() as desk:
             handled = handle(desk.held, request, now=self._clock.monotonic(), election_timeout_seconds=self._election_timeout_seconds)
+            if is_armed("vote_not_stored") and isinstance(request, VoteRequest):
+                handled = replace(handled, changes=Changes())
             before, done = desk.held.state, desk.write(handled.changes)
             if handled.changes.insert:
                 fault_point("wal_before_commit")
