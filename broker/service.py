@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from db.log_store import Head, LogStore, Slice, StoredRecord, Wanted
 from myqueue.clock import Clock
-from myqueue.errors import CorruptBatchError, MyQueueError, NotLeaderError, OutcomeUnknownError, OverloadedError, UnavailableError
+from myqueue.errors import CorruptBatchError, MyQueueError, NotLeaderError, OutcomeUnknownError, OverloadedError, RefusedError, UnavailableError
 from myqueue.protocol.batch import Block
 from myqueue.protocol.entry import marker_entry
 from myqueue.protocol.fold import LogState
@@ -22,7 +22,7 @@ from myqueue.service.wakeups import Wakeups
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
 from .core.offsets import CommitRequest, DequeueRequest, LogRange, out_of_range
-from .core.replica import Appointment, check_leading, commits_alone, plan_appoint
+from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, plan_appoint, plan_promise
 from .writer import GroupWriter
 
 WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and comes back
@@ -129,6 +129,22 @@ class BrokerService:
 
     # --- what managers ask for ---
 
+    def promise(self, partition: PartitionId, *, topic: str, config: dict[str, object], epoch: int) -> PromiseAnswer:
+        """Promise an epoch; the log is made where it is not there. What was led here ends.
+
+        Raises:
+            RefusedError: see ``plan_promise``; ``promised_epoch`` says what is promised.
+        """
+        who = self._who()
+        self._store.create(partition, topic=topic, config=config)
+        with self._store.locked(partition) as held:
+            head = held.head
+            plan = plan_promise(head, epoch)
+            if plan.changes:
+                held.promise(plan.promised_epoch)
+        self._wakeups.wake(TOPICS_KEY)
+        return PromiseAnswer(plan.promised_epoch, who.disk_id, head.end.epoch, head.end.lsn, head.commit_lsn, head.seeding_until is not None)
+
     def appoint(self, partition: PartitionId, *, topic: str, config: dict[str, object], appointment: Appointment) -> int:
         """Lead a partition in an epoch: the log is made where it is not there, the marker is appended. A repeat changes nothing.
 
@@ -142,6 +158,9 @@ class BrokerService:
         self._store.create(partition, topic=topic, config=config)
         with self._store.locked(partition) as held:
             plan = plan_appoint(held.head, appointment, broker_id=who.broker_id, disk_id=who.disk_id)
+            if not commits_alone(appointment.voters, who.broker_id, who.disk_id):
+                raise RefusedError(f"{len(appointment.voters)} voters: only partitions with one replica can be led for now",
+                                   promised_epoch=held.head.promised_epoch)
             if plan.starts:
                 held.lead(plan.promised_epoch, appointment.voters, appointment.replication_factor)
                 end = held.head.end

@@ -105,6 +105,9 @@ class HeldLog(Protocol):
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
         """Raise the commit position, and fold up to it: ``changes`` is what folding the entries below ``lsn`` changes."""
 
+    def promise(self, epoch: int) -> None:
+        """Promise ``epoch``, which is above the present promise: nothing below it is taken any more, and a leadership ends."""
+
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
         """Promise ``epoch`` and lead in it."""
 

@@ -47,6 +47,9 @@ class _Held:
         self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn)
         self.changes = changes
 
+    def promise(self, epoch: int) -> None:
+        self.head = replace(self.head, promised_epoch=epoch)
+
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
         self.head = replace(self.head, promised_epoch=epoch, leader_epoch=epoch, voters=dict(voters), replication_factor=replication_factor)
 

@@ -71,6 +71,7 @@ SET_END = """UPDATE partition_state SET end_lsn = %s, end_offset = %s, end_epoch
              WHERE topic_id = %s AND partition = %s"""
 OPEN_SEGMENT = "INSERT INTO segment_start (topic_id, partition, segment_id, first_lsn, first_offset) VALUES (%s, %s, %s, %s, %s)"
 SET_COMMIT = "UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s WHERE topic_id = %s AND partition = %s"
+SET_PROMISE = "UPDATE partition_state SET promised_epoch = %s WHERE topic_id = %s AND partition = %s"
 SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s
                 WHERE topic_id = %s AND partition = %s"""
 SEGMENT_OF = """(SELECT max(segment_id) FROM segment_start s
@@ -135,6 +136,9 @@ class _Held:
         self._statements.append((SET_COMMIT, (lsn, offset, lsn, *self._partition)))
         self._statements += producers.statements(self._partition, changes.producers)
         self._statements += consumers.statements(self._partition, changes.consumers, changes.requests)
+
+    def promise(self, epoch: int) -> None:
+        self._statements.append((SET_PROMISE, (epoch, *self._partition)))
 
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
         self._statements.append((SET_LEADER, (epoch, epoch, json.dumps(dict(voters)), replication_factor, *self._partition)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,10 @@ def make_blueprint(service: BrokerService, identity: Callable[[], dict[str, Any]
     @face.get(routes.I_IDENTITY)
     def tell_identity() -> Response:
         return jsonify(identity())
+
+    @face.post(routes.I_PROMISE)
+    def promise() -> Response:
+        return jsonify({"results": [_promise(service, item) for item in _list(bodies.json_object(request), "promises")]})
 
     @face.post(routes.I_APPOINT)
     def appoint() -> Response:
@@ -73,22 +78,38 @@ def make_blueprint(service: BrokerService, identity: Callable[[], dict[str, Any]
     return face
 
 
+def _promise(service: BrokerService, item: Any) -> dict[str, Any]:
+    """One promise's result; one that is refused does not keep the others from being given."""
+    partition, topic, config, epoch = _told(item, "a promise")
+    return _result(partition, lambda: dataclasses.asdict(service.promise(partition, topic=topic, config=config, epoch=epoch)))
+
+
 def _appoint(service: BrokerService, item: Any) -> dict[str, Any]:
     """One appointment's result; one that is refused does not keep the others from being done."""
+    partition, topic, config, epoch = _told(item, "an appointment")
+    learners = [_integer(broker, "learners", minimum=1) for broker in _list({"learners": [], **item}, "learners")]
+    appointment = Appointment(epoch, _voters(item.get("voters")),
+                              _integer(item.get("replication_factor", 1), "replication_factor", minimum=1, maximum=bodies.INT32_MAX), learners)
+    return _result(partition, lambda: {"promised_epoch": service.appoint(partition, topic=topic, config=config, appointment=appointment)})
+
+
+def _told(item: Any, what: str) -> tuple[PartitionId, str, dict[str, Any], int]:
+    """What a promise and an appointment have in common: partition, topic, config, epoch."""
     if not isinstance(item, dict):
-        raise BadRequestError("an appointment must be a JSON object")
-    partition = _partition([item.get("topic_id"), item.get("partition")])
-    appointment = Appointment(_integer(item.get("epoch"), "epoch", minimum=1), _voters(item.get("voters")),
-                              _integer(item.get("replication_factor", 1), "replication_factor", minimum=1, maximum=bodies.INT32_MAX))
+        raise BadRequestError(f"{what} must be a JSON object")
     config = item.get("config") or {}
     if not isinstance(config, dict):
         raise BadRequestError("config must be a JSON object")
+    partition = _partition([item.get("topic_id"), item.get("partition")])
+    return partition, check_topic_name(item.get("topic")), config, _integer(item.get("epoch"), "epoch", minimum=1)
+
+
+def _result(partition: PartitionId, do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     answer: dict[str, Any] = {"topic_id": partition.topic_id, "partition": partition.partition}
     try:
-        epoch = service.appoint(partition, topic=check_topic_name(item.get("topic")), config=config, appointment=appointment)
+        return {**answer, "ok": True, **do()}
     except MyQueueError as error:
         return {**answer, "ok": False, **wire.error_to_json(error)}
-    return {**answer, "ok": True, "promised_epoch": epoch}
 
 
 def _voters(value: Any) -> dict[int, str | None]:

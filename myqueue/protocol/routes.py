@@ -36,6 +36,7 @@ I_HEARTBEATS = "/internal/heartbeats"  # POST, on a manager: {heartbeats: [{type
 I_PROPOSE = "/internal/propose"  # POST, on the write manager: {command, client_id, client_seq}
 I_RAFT_APPEND = "/internal/raft/append"  # POST, on a manager
 I_RAFT_VOTE = "/internal/raft/vote"
+I_PROMISE = "/internal/partitions/promise"  # POST, on a broker: {promises: […]}
 I_APPOINT = "/internal/partitions/appoint"  # POST, on a broker: {appointments: […]}
 I_DROP = "/internal/partitions/drop"  # POST, on a broker: {topic_ids: […]}
 I_RECORDS = "/internal/partitions/{topic_id}/{partition}/records"  # POST: append by identity

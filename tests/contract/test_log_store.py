@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 
@@ -205,6 +206,14 @@ def test_offset_commits_and_markers_do_not_hide_records(store: LogStore):
     append(store, b"b")
     assert values(store) == [(0, b"a"), (1, b"b")]
     assert values(store, 1) == [(1, b"b")]
+
+
+def test_a_promise_is_kept_and_changes_nothing_else(store: LogStore):
+    write(store, AppendRequest(blocks(b"a")))
+    before = store.head(PARTITION)
+    with store.locked(PARTITION) as held:
+        held.promise(7)
+    assert store.head(PARTITION) == dataclasses.replace(before, promised_epoch=7)
 
 
 def test_has_entry_tells_by_chain(store: LogStore):

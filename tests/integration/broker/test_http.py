@@ -270,6 +270,11 @@ def test_dequeue_and_sizes(broker: BrokerProcess, topic):
 def test_one_refused_appointment_does_not_keep_the_others(broker: BrokerProcess, topic):
     who = broker.call("GET", "/internal/identity")
     good = {"topic_id": topic[1], "topic": topic[0], "config": {}, "epoch": 2, "replication_factor": 1, "voters": {"1": who["disk_id"]}}
+    promises = [{**good, "partition": number} for number in (0, 1)]
+    results = broker.call("POST", "/internal/partitions/promise", {"promises": [*promises, {**promises[0], "epoch": 1}]})["results"]
+    assert [result["ok"] for result in results] == [True, True, False]
+    told = {"promised_epoch": 2, "disk_id": who["disk_id"], "end_epoch": 1, "end_lsn": 1, "commit_lsn": 1, "seeding": False}
+    assert told.items() <= results[0].items()
     results = broker.call("POST", "/internal/partitions/appoint", {"appointments": [
         {**good, "partition": 0, "voters": {"1": "another disk"}}, {**good, "partition": 1}, {**good, "partition": 1, "epoch": 1}]})["results"]
     assert [(result["ok"], result.get("promised_epoch")) for result in results] == [(False, None), (True, 2), (False, None)]

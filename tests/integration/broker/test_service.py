@@ -11,7 +11,7 @@ import psycopg2
 import pytest
 
 from broker.core.append import AppendRequest
-from broker.core.replica import Appointment
+from broker.core.replica import Appointment, PromiseAnswer
 from broker.service import BrokerService, Self
 from db.log_store import StoredRecord
 from myqueue.errors import (
@@ -285,11 +285,19 @@ def test_appointments(broker_database: str):
         again = Appointment(1, {1: "disk"})
         assert service.appoint(P0, topic="t", config={}, appointment=again) == 1
         assert service.head(P0) == first
+        with pytest.raises(RefusedError):
+            service.appoint(P0, topic="t", config={}, appointment=Appointment(3, {1: "disk"}))
+        promised = PromiseAnswer(3, "disk", 1, first.end.lsn, first.commit_lsn, seeding=False)
+        assert [service.promise(P0, topic="t", config={}, epoch=3) for _ in range(2)] == [promised, promised]
+        with pytest.raises(NotLeaderError):
+            send(service, b"nobody leads")
         assert service.appoint(P0, topic="t", config={}, appointment=Appointment(3, {1: "disk"})) == 3
         head = service.head(P0)
         assert (head.end.lsn, head.end.offset, head.end.epoch, head.commit_lsn) == (first.end.lsn + 1, 1, 3, first.end.lsn + 1)
         with pytest.raises(RefusedError):
             service.appoint(P0, topic="t", config={}, appointment=again)
+        with pytest.raises(RefusedError):
+            service.promise(P0, topic="t", config={}, epoch=3)
         send(service, b"b")
         assert values(service) == [b"a", b"b"]
         service._who = lambda: Self(1, "a copy of the disk")

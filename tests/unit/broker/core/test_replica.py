@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.core.replica import Appointment, AppointPlan, check_leading, is_leading, plan_appoint
+from broker.core.replica import Appointment, AppointPlan, PromisePlan, check_leading, is_leading, plan_appoint, plan_promise
 from myqueue.errors import NotLeaderError, RefusedError
 from myqueue.protocol.entry import LogEnd
 
@@ -45,9 +45,31 @@ def test_only_the_registered_disk_may_lead(voters: dict[int, str | None]):
         appoint(Row(), 1, voters)
 
 
-def test_more_replicas_than_one_are_refused_for_now():
-    with pytest.raises(RefusedError, match="2 voters"):
-        appoint(Row(), 1, {1: "disk", 2: "other"})
+def test_an_epoch_that_was_not_promised_is_not_led():
+    """Only the first one needs no promise, on a log where nothing was ever promised or stored."""
+    for row in (Row(), Row(3), Row(0, end=LogEnd(9, 9, 3))):
+        with pytest.raises(RefusedError):
+            appoint(row, 4)
+    with pytest.raises(RefusedError):
+        appoint(Row(0, end=LogEnd(1, 1, 0)), 1)
+
+
+@pytest.mark.parametrize("row", [Row(4, seeding_until=9), Row(4, fault="damaged")])
+def test_who_serves_nothing_does_not_lead(row: Row):
+    with pytest.raises(RefusedError, match="serves nothing"):
+        appoint(row, 4)
+
+
+def test_a_promise_rises_and_ends_a_leadership():
+    assert plan_promise(Row(3, 3, LogEnd(9, 9, 3)), 4) == PromisePlan(4, changes=True)
+
+
+def test_a_promise_is_repeated_until_something_begins_in_its_epoch():
+    assert plan_promise(Row(4, 3, LogEnd(9, 9, 3)), 4) == PromisePlan(4, changes=False)
+    for row in (Row(4, 4, LogEnd(9, 9, 3)), Row(4, 3, LogEnd(9, 9, 4)), Row(5)):
+        with pytest.raises(RefusedError) as error:
+            plan_promise(row, 4)
+        assert error.value.details["promised_epoch"] == row.promised_epoch
 
 
 def test_an_epoch_is_led_once():
