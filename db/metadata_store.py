@@ -16,6 +16,7 @@ from db.transactions import transaction
 Row = dict[str, Any]
 ONE_VIEW = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"  # all tables as of one moment
 LEADER_COUNTS = "SELECT leader, count(*) FROM partition WHERE leader IS NOT NULL GROUP BY leader"
+REPLICA_COUNTS = "SELECT broker_id::bigint, count(*) FROM partition, jsonb_object_keys(voters) AS broker_id GROUP BY broker_id"
 STATE = "SELECT cluster_id, applied_index FROM raft_state"
 MEMBERS = "SELECT node_id, url, disk_id::text, voter FROM member ORDER BY node_id"
 BROKERS = "SELECT broker_id, disk_id::text, host, port, status, database FROM broker ORDER BY broker_id"
@@ -62,6 +63,10 @@ class SqlMetadata:
 
     def leader_counts(self) -> Mapping[int, int]:
         self._cursor.execute(LEADER_COUNTS)
+        return dict(self._cursor.fetchall())
+
+    def replica_counts(self) -> Mapping[int, int]:
+        self._cursor.execute(REPLICA_COUNTS)
         return dict(self._cursor.fetchall())
 
     def write(self, changes: Iterable[Any]) -> None:

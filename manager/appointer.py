@@ -15,7 +15,7 @@ from typing import Any
 from db.metadata_store import PartitionRow
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, appointment
-from manager.cluster.state import BrokerRegistered, Event, TopicDeleted
+from manager.cluster.draft import BrokerRegistered, Event, TopicDeleted
 from manager.node import signals as sig
 from manager.node.signals import Signals
 from manager.replica import Replica

@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 
 from myqueue.errors import BadRequestError
 
+LATER = {"left_out_by_default": True}  # of a field that older logs do not have: they are written as they were
+
 
 @dataclass(frozen=True, slots=True)
 class Noop:
@@ -80,8 +82,30 @@ class RemoveBroker:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplaceDisk:
+    """A known broker came with another disk, because its old one was lost or restored: what it held it must be given again."""
+
+    broker_id: int
+    old_disk_id: str
+    disk_id: str
+    host: str
+    port: int
+    database: dict
+    TYPE: ClassVar[str] = "replace_disk"
+
+
+@dataclass(frozen=True, slots=True)
+class DrainBroker:
+    """The broker is to hold nothing any more (or is to be used again): it gets no new partitions, and its own move away."""
+
+    broker_id: int
+    draining: bool = True
+    TYPE: ClassVar[str] = "drain_broker"
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """A new topic, its leaders spread over the live brokers."""
+    """A new topic with one replica a partition, its leaders spread over the live brokers."""
 
     topic: str
     partitions: int = 1
@@ -90,6 +114,19 @@ class CreateTopic:
     created_at: int = 0  # microseconds since 1970
     live_brokers: tuple[int, ...] | None = None  # filled in by the write manager
     TYPE: ClassVar[str] = "create_topic"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateReplicatedTopic:
+    """A new topic; without a replication factor with as many replicas as brokers are alive, at most three."""
+
+    topic: str
+    partitions: int = 1
+    replication_factor: int | None = None
+    config: dict = dataclasses.field(default_factory=dict)
+    created_at: int = 0
+    live_brokers: tuple[int, ...] | None = None
+    TYPE: ClassVar[str] = "create_replicated_topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +148,13 @@ class AddPartition:
 
 @dataclass(frozen=True, slots=True)
 class RegisterProducers:
-    """An id for each topic; with ``create`` a topic that is not there is made, with one partition."""
+    """An id for each topic; with ``create`` a topic that is not there is made, with one partition, and with ``replicate`` replicas of it."""
 
     topics: tuple[str, ...]
     create: bool = True
     created_at: int = 0
     live_brokers: tuple[int, ...] | None = None
+    replicate: bool = dataclasses.field(default=False, metadata=LATER)
     TYPE: ClassVar[str] = "register_producers"
 
 
@@ -130,10 +168,72 @@ class RegisterConsumers:
     TYPE: ClassVar[str] = "register_consumers"
 
 
+@dataclass(frozen=True, slots=True)
+class BeginElection:
+    """A partition's next epoch, if its present one is the expected one. The voters differ from the present ones in one slot at most."""
+
+    topic_id: int
+    partition: int
+    expected_epoch: int
+    voters: dict  # {str(broker_id): the registered disk, or null for an empty slot}
+
+
+@dataclass(frozen=True, slots=True)
+class BeginElections:
+    """Elections of several partitions: each is begun or refused by itself."""
+
+    items: tuple[BeginElection, ...]
+    TYPE: ClassVar[str] = "begin_elections"
+
+
+@dataclass(frozen=True, slots=True)
+class AppointLeader:
+    """Who leads in an epoch: the winner of its election."""
+
+    topic_id: int
+    partition: int
+    epoch: int
+    leader: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppointLeaders:
+    """Ends elections, each by itself, and only in the epoch that it was begun in."""
+
+    items: tuple[AppointLeader, ...]
+    TYPE: ClassVar[str] = "appoint_leaders"
+
+
+@dataclass(frozen=True, slots=True)
+class Learners:
+    """Who gets a partition's log without counting for its majority."""
+
+    topic_id: int
+    partition: int
+    epoch: int
+    learners: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetLearners:
+    """Changes the learners of several partitions, in their present epochs."""
+
+    items: tuple[Learners, ...]
+    TYPE: ClassVar[str] = "set_learners"
+
+
+@dataclass(frozen=True, slots=True)
+class ForceElections:
+    """An operator's way out where a majority is gone for good: the voters that are left out are given up, and with them what only they held."""
+
+    items: tuple[BeginElection, ...]
+    TYPE: ClassVar[str] = "force_elections"
+
+
 Command = (Noop | InitCluster | SetMember | RemoveMember | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition | RegisterProducers
-           | RegisterConsumers)
+           | RegisterConsumers | ReplaceDisk | DrainBroker | CreateReplicatedTopic | BeginElections | AppointLeaders | SetLearners | ForceElections)
 BY_TYPE: dict[str, type] = {cls.TYPE: cls for cls in typing.get_args(Command)}
-_HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member)}
+_HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member, BeginElection, AppointLeader, Learners)}
 
 
 def to_json(command: Command) -> dict[str, Any]:
@@ -154,7 +254,8 @@ def from_json(body: object) -> Command:
 
 
 def _fields_to_json(value: Any) -> dict[str, Any]:
-    return {field.name: _value_to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return {field.name: _value_to_json(getattr(value, field.name)) for field in dataclasses.fields(value)
+            if field.metadata != LATER or getattr(value, field.name) != field.default}
 
 
 def _value_to_json(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from manager.cluster.state import Delete, Put, Row
+from manager.cluster.draft import Delete, Put, Row
 
 # What refers to a topic goes with it, as ON DELETE CASCADE does in SQL.
 _OF_TOPIC = ("partition", "producer", "consumer")
@@ -26,6 +26,9 @@ class MemoryMetadata:
 
     def leader_counts(self) -> Mapping[int, int]:
         return Counter(row["leader"] for row in self.find("partition") if row["leader"] is not None)
+
+    def replica_counts(self) -> Mapping[int, int]:
+        return Counter(int(broker_id) for row in self.find("partition") for broker_id in row["voters"])
 
     def write(self, changes: Iterable[Put | Delete]) -> None:
         for change in changes:

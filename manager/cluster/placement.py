@@ -1,27 +1,39 @@
-"""Which broker leads which partition: pure, and the same on every manager."""
+"""Which broker holds and leads which partition: pure, and the same on every manager."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
 
+DEFAULT_FACTOR = 3  # replicas of a new partition where there are as many brokers and nothing else is asked for
+FACTOR_MAX = 7
 
-def choose_leaders(leaders: Mapping[int, int], live: Iterable[int], *, partitions: int) -> list[int]:
-    """A leader for each of some new partitions, such that leaderships stay as even as they can be.
+
+def choose_replicas(leaders: Mapping[int, int], replicas: Mapping[int, int], live: Iterable[int], *, partitions: int,
+                    factor: int) -> list[tuple[int, ...]]:
+    """The brokers of each of some new partitions, such that leaderships, and then replicas, stay as even as they can be.
 
     Args:
         leaders: how many partitions each broker leads now; a broker that is not in it leads none.
+        replicas: how many it holds.
         live: the brokers that may be chosen, at least one.
+        factor: replicas of a partition; there are fewer where there are fewer brokers.
 
     Returns:
-        One broker id a partition: each time the one that leads the fewest, the lowest id among equals.
+        The broker ids of each partition, its leader first: the one that leads the fewest, the lowest id among equals. The
+        others are those that hold the fewest.
     """
-    heap = [(leaders.get(broker_id, 0), broker_id) for broker_id in set(live)]
-    assert heap, "placement needs a live broker"
+    live = sorted(set(live))
+    assert live, "placement needs a live broker"
+    led, held = {broker_id: leaders.get(broker_id, 0) for broker_id in live}, {broker_id: replicas.get(broker_id, 0) for broker_id in live}
+    heap = [(count, broker_id) for broker_id, count in led.items()]
     heapq.heapify(heap)
     chosen = []
     for _ in range(partitions):
-        count, broker_id = heap[0]
-        chosen.append(broker_id)
-        heapq.heapreplace(heap, (count + 1, broker_id))
+        count, leader = heap[0]
+        heapq.heapreplace(heap, (count + 1, leader))
+        others = heapq.nsmallest(factor - 1, (broker_id for broker_id in live if broker_id != leader), key=lambda one: (held[one], one))
+        chosen.append((leader, *others))
+        for broker_id in chosen[-1]:
+            held[broker_id] += 1
     return chosen

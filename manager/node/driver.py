@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from db.wal_store import DriverLock
 from manager.cluster import commands
-from manager.cluster.state import Event
+from manager.cluster.draft import Event
 from manager.node import signals as sig
 from manager.node.founder import Founder
 from manager.node.lanes import Lanes

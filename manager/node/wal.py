@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from db.wal import RaftState, WalEntry
 from db.wal_store import HeldWal, Session, WalStore
 from manager.cluster import commands
-from manager.cluster.state import Change, Event, apply
+from manager.cluster.draft import Event
+from manager.cluster.state import Change, apply
 from manager.node import signals as sig
 from manager.node.role import Role
 from manager.node.signals import Signals

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from manager.cluster import commands as c
+from manager.cluster.draft import BrokerRegistered, PartitionsCreated, TopicDeleted
 from manager.cluster.memory import MemoryMetadata
-from manager.cluster.state import BrokerRegistered, PartitionsCreated, TopicDeleted, apply
+from manager.cluster.state import apply
 from tests.support.metadata import DATABASE, DISKS, LOG
 
 
