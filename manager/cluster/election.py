@@ -1,0 +1,176 @@
+"""The elections that the write manager runs for partitions: when to begin one, whose promises count, who wins.
+
+What must never happen: a leader without the promises of a majority of the named voters, each with its registered disk, or a
+leader behind one of those that promised: it could lack what was committed. When an election is begun is a matter of
+liveness only; a coordinator that died in the middle leaves ELECTING behind, and its successor begins a new epoch, because
+it cannot know what was promised to the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from db.replication import Voters, counts, has_majority
+from myqueue.protocol.types import PartitionId
+
+FIRST_RETRY_SECONDS, RETRY_SECONDS_MAX = 0.25, 5.0
+BALANCE_PASSES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """A partition's row of the metadata."""
+
+    partition: PartitionId
+    epoch: int
+    electing: bool
+    leader: int | None
+    voters: Mapping[int, str | None]
+    learners: tuple[int, ...] = ()
+    replication_factor: int = 1  # the goal
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A registered broker."""
+
+    broker_id: int
+    disk_id: str
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The brokers as the coordinator sees them now. What it believes of the dead may be wrong: that costs an election."""
+
+    brokers: Mapping[int, Broker]
+    dead: frozenset[int] = frozenset()
+    lost: frozenset[int] = frozenset()  # dead for so long that what they hold is made again elsewhere
+
+    def is_up(self, broker_id: int) -> bool:
+        return broker_id in self.brokers and broker_id not in self.dead
+
+    def disk(self, broker_id: int) -> str | None:
+        """The disk that a live broker is registered with; None where it cannot answer."""
+        return self.brokers[broker_id].disk_id if self.is_up(broker_id) else None
+
+    def answering(self, voters: Voters) -> dict[int, str]:
+        """Whose promises could count now."""
+        return {broker_id: disk for broker_id in voters if (disk := self.disk(broker_id)) is not None and counts(voters, broker_id, disk)}
+
+    def can_elect(self, voters: Voters) -> bool:
+        """Whether a majority could promise; without one an election would only waste an epoch."""
+        return has_majority(voters, self.answering(voters))
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a replica answered when it promised an epoch."""
+
+    disk_id: str
+    end_epoch: int
+    end_lsn: int
+    commit_lsn: int = 0
+    seeding: bool = False
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """How far its log goes: the last entry's epoch first, then the length (Raft 5.4.1)."""
+        return self.end_epoch, self.end_lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """One election: the voters of its epoch and what they promised so far."""
+
+    epoch: int
+    voters: Mapping[int, str | None]
+    promises: Mapping[int, Promise] = field(default_factory=dict)
+
+    def with_promise(self, broker_id: int, promise: Promise) -> Ballot:
+        return replace(self, promises={**self.promises, broker_id: promise})
+
+    def counted(self) -> dict[int, Promise]:
+        """The promises that count: of voters, for the registered disk, by who has all of the log that it answers for."""
+        return {broker_id: promise for broker_id, promise in self.promises.items()
+                if counts(self.voters, broker_id, promise.disk_id) and not promise.seeding}
+
+    def is_decided(self) -> bool:
+        return has_majority(self.voters, {broker_id: promise.disk_id for broker_id, promise in self.counted().items()})
+
+    def winners(self) -> tuple[int, ...]:
+        """The brokers with the furthest logs among those that count; nobody without a majority."""
+        counted = self.counted()
+        if not self.is_decided():
+            return ()
+        furthest = max(promise.reach for promise in counted.values())
+        return tuple(sorted(broker_id for broker_id, promise in counted.items() if promise.reach == furthest))
+
+
+def choose_leader(ballot: Ballot, leaders: Mapping[int, int], *, preferred: int | None = None) -> int | None:
+    """Who leads after this election; None where no majority has promised.
+
+    Args:
+        leaders: how many partitions each broker leads: among equal logs the one with the fewest wins.
+        preferred: wins among equal logs, whatever it leads.
+    """
+    winners = ballot.winners()
+    if preferred in winners:
+        return preferred
+    return min(winners, key=lambda broker_id: (leaders.get(broker_id, 0), broker_id), default=None)
+
+
+def election_due(replicas: Replicas, outlook: Outlook, *, begun_here: bool = False, refused: bool = False) -> str | None:
+    """Why the partition needs an election now, its voters unchanged; None where it needs none, or none could succeed.
+
+    Args:
+        begun_here: this coordinator has begun the present election and is at it.
+        refused: the leader said that it cannot take the appointment.
+    """
+    if not outlook.can_elect(replicas.voters):
+        return None
+    if replicas.electing:
+        return None if begun_here else "an election was left behind"
+    leader = replicas.leader
+    if leader is None or leader not in outlook.brokers:
+        return "there is no leader"
+    if replicas.voters.get(leader) != outlook.brokers[leader].disk_id:
+        return f"broker {leader} has lost the disk with which it led"
+    if leader in outlook.dead:
+        return f"broker {leader} is dead"
+    return f"broker {leader} cannot lead" if refused else None
+
+
+def retry_seconds(attempt: int) -> float:
+    """How long to wait before the next election of a partition whose last ``attempt`` ones found no leader."""
+    return min(RETRY_SECONDS_MAX, FIRST_RETRY_SECONDS * 2 ** min(attempt, 10))
+
+
+def unbalanced(partitions: Iterable[Replicas], outlook: Outlook) -> dict[PartitionId, int]:
+    """Leaderships to move, so that live brokers lead equally many of the partitions that they hold: the new leader of each.
+
+    A leadership is moved only to a broker that leads at least two fewer, so that nothing is moved to and fro.
+    """
+    settled = [one for one in partitions if not one.electing and one.leader is not None and outlook.is_up(one.leader)]
+    led = dict.fromkeys((broker_id for broker_id in outlook.brokers if outlook.is_up(broker_id)), 0)
+    for one in settled:
+        led[one.leader] += 1  # type: ignore[index]
+    now = {one.partition: one.leader for one in settled}
+    for _ in range(BALANCE_PASSES):
+        if not _balance_once(settled, outlook, led, now):
+            break
+    return {one.partition: target for one in settled if (target := now[one.partition]) is not None and target != one.leader}
+
+
+def _balance_once(settled: Iterable[Replicas], outlook: Outlook, led: dict[int, int], now: dict[PartitionId, int | None]) -> bool:
+    moved = False
+    for one in settled:
+        leader = now[one.partition]
+        takers = [broker_id for broker_id in outlook.answering(one.voters) if not outlook.brokers[broker_id].draining and broker_id != leader]
+        target = min(takers, key=lambda broker_id: (led[broker_id], broker_id), default=None)
+        if leader is not None and target is not None and led[leader] - led[target] >= 2:
+            led[leader] -= 1
+            led[target] += 1
+            now[one.partition], moved = target, True
+    return moved

@@ -1,0 +1,131 @@
+"""Which broker holds a replica: what to change next about a partition's voters and learners, one step at a time.
+
+What must never happen: a learner that becomes a voter before it has caught up, or voters that change before the present
+leader has committed something in its epoch. Until then what was committed before may be on a majority of the *old* voters
+only, and after a second change a majority may know nothing of it.
+
+The rest is which step helps: out with a disk that was replaced, in with who has caught up, out with who leaves once
+somebody stands in for it, and somebody new to learn where there are too few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from manager.cluster.election import Outlook, Replicas
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeVoters:
+    """To be done by an election."""
+
+    voters: Mapping[int, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeLearners:
+    """To be done without one."""
+
+    learners: tuple[int, ...]
+
+
+Step = ChangeVoters | ChangeLearners
+
+
+def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up: frozenset[int], held: Mapping[int, int]) -> Step | None:
+    """What to change next; None where all is as it should be, or nothing can be done now.
+
+    Args:
+        settled: the leader says that it has committed in the present epoch.
+        caught_up: the learners that hold, by what the leader of the present epoch says, all that is committed.
+        held: how many partitions each broker holds; who holds the fewest gets more.
+    """
+    leader = replicas.leader
+    if replicas.electing or leader is None or not outlook.is_up(leader):
+        return None
+    learners = tuple(one for one in replicas.learners if _may_learn(replicas, outlook, one))
+    if learners != replicas.learners:
+        return ChangeLearners(learners)
+    step = _emptied(replicas, outlook) or _filled(replicas, outlook, caught_up) or _released(replicas, outlook)
+    if step is not None:
+        return step if settled and outlook.can_elect(step.voters) else None
+    return None if learners else _recruited(replicas, outlook, held)
+
+
+def leaving(replicas: Replicas, outlook: Outlook) -> list[int]:
+    """Voters that are to hold nothing any more: removed, drained, or dead for long; who is gone for good first."""
+    def gone(broker_id: int) -> bool:
+        return broker_id not in outlook.brokers or broker_id in outlook.lost
+
+    return sorted((one for one in replicas.voters if gone(one) or outlook.brokers[one].draining), key=lambda one: (not gone(one), one))
+
+
+def needs_attention(replicas: Replicas, outlook: Outlook) -> bool:
+    """Whether ``next_step`` could have something to say about it."""
+    if replicas.learners or len(replicas.voters) != replicas.replication_factor:
+        return True
+    return any(broker_id not in outlook.brokers or broker_id in outlook.lost or outlook.brokers[broker_id].draining
+               or disk_id != outlook.brokers[broker_id].disk_id for broker_id, disk_id in replicas.voters.items())
+
+
+def _may_learn(replicas: Replicas, outlook: Outlook, broker_id: int) -> bool:
+    known = outlook.brokers.get(broker_id)
+    return known is not None and broker_id not in outlook.lost and not known.draining and replicas.voters.get(broker_id) != known.disk_id
+
+
+def _emptied(replicas: Replicas, outlook: Outlook) -> ChangeVoters | None:
+    """A slot whose disk is not the registered one any more counts for nobody: emptied, so that it can be filled again."""
+    for broker_id, disk_id in replicas.voters.items():
+        known = outlook.brokers.get(broker_id)
+        if disk_id is not None and known is not None and known.disk_id != disk_id and len(replicas.voters) > 1:
+            return ChangeVoters({**replicas.voters, broker_id: None})
+    return None
+
+
+def _filled(replicas: Replicas, outlook: Outlook, caught_up: frozenset[int]) -> ChangeVoters | None:
+    for broker_id in replicas.learners:
+        disk_id = outlook.disk(broker_id)
+        if broker_id in caught_up and disk_id is not None:
+            return ChangeVoters({**replicas.voters, broker_id: disk_id})
+    return None
+
+
+def _released(replicas: Replicas, outlook: Outlook) -> ChangeVoters | None:
+    """One slot less: of who leaves, once the others are as many as there should be or nobody can stand in; or of one too many."""
+    out = leaving(replicas, outlook)
+    staying = [one for one in replicas.voters if one not in out]
+    surplus = len(replicas.voters) > replicas.replication_factor
+    replaced = surplus and len(staying) >= replicas.replication_factor
+    if out and staying and (replaced or _is_drained_for_good(replicas, outlook, out[0])):
+        return _without(replicas, out[0])
+    if surplus and not out:
+        empty = [one for one in staying if replicas.voters[one] is None or not outlook.is_up(one)]
+        return _without(replicas, max(empty or [one for one in staying if one != replicas.leader]))
+    return None
+
+
+def _is_drained_for_good(replicas: Replicas, outlook: Outlook, broker_id: int) -> bool:
+    """It is drained by an operator, and there is no broker that could take its place: the partition goes on with fewer replicas."""
+    known = outlook.brokers.get(broker_id)
+    return (known is None or known.draining) and not replicas.learners and not _candidates(replicas, outlook)
+
+
+def _without(replicas: Replicas, broker_id: int) -> ChangeVoters:
+    return ChangeVoters({slot: disk_id for slot, disk_id in replicas.voters.items() if slot != broker_id})
+
+
+def _recruited(replicas: Replicas, outlook: Outlook, held: Mapping[int, int]) -> ChangeLearners | None:
+    """Somebody to learn: the broker of an empty slot, or a new one where fewer than the goal are going to stay."""
+    for broker_id, disk_id in replicas.voters.items():
+        if disk_id is None and outlook.is_up(broker_id) and not outlook.brokers[broker_id].draining:
+            return ChangeLearners((broker_id,))
+    out = leaving(replicas, outlook)
+    if len(replicas.voters) - len(out) >= replicas.replication_factor:
+        return None
+    found = min(_candidates(replicas, outlook), key=lambda one: (held.get(one, 0), one), default=None)
+    return None if found is None else ChangeLearners((found,))
+
+
+def _candidates(replicas: Replicas, outlook: Outlook) -> list[int]:
+    return [one for one, broker in outlook.brokers.items() if outlook.is_up(one) and not broker.draining and one not in replicas.voters]
