@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
                                       f"and {READER_PASSWORD}. Repeating it changes nothing.")
         command.set_defaults(command=function)
         command.add_argument("--prefix", required=True, help="begins the names made: PREFIX_owner, PREFIX_reader, PREFIX_broker_1 …")
+        command.add_argument("--owner", metavar="LOGIN", help="the owner's login, where it is not PREFIX_owner: a login per node")
         command.add_argument("--nodes", required=True, metavar="NODE,…", type=lambda text: tuple(text.split(",")), help="broker-1,manager-1,…")
     return parser
 
@@ -125,7 +126,7 @@ def _status(arguments: argparse.Namespace, environment: Mapping[str, str]) -> in
 def _create(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from .provision import Names, create
 
-    names = Names(arguments.prefix, arguments.nodes)
+    names = Names(arguments.prefix, arguments.nodes, arguments.owner)
     create(_admin_url(environment), names,
            owner_password=_needed(environment, OWNER_PASSWORD), reader_password=_needed(environment, READER_PASSWORD))
     print(f"{len(names.nodes)} databases are there, owned by {names.owner}, readable by {names.reader}")
@@ -135,7 +136,7 @@ def _create(arguments: argparse.Namespace, environment: Mapping[str, str]) -> in
 def _drop(arguments: argparse.Namespace, environment: Mapping[str, str]) -> int:
     from .provision import Names, drop
 
-    names = Names(arguments.prefix, arguments.nodes)
+    names = Names(arguments.prefix, arguments.nodes, arguments.owner)
     drop(_admin_url(environment), names)
     print(f"{len(names.nodes)} databases, {names.owner} and {names.reader} are gone")
     return 0

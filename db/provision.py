@@ -37,17 +37,20 @@ class Names:
 
     prefix: str
     nodes: tuple[str, ...]
+    login: str | None = None  # the owner, where it is not PREFIX_owner: a login per node
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.prefix):
             raise ConfigurationError(f"{self.prefix!r} is no prefix: up to 31 of a-z, 0-9 and _, a letter first")
+        if self.login is not None and not NAME.fullmatch(self.login):
+            raise ConfigurationError(f"{self.login!r} is no login: up to 31 of a-z, 0-9 and _, a letter first")
         for node in self.nodes:
             if not NODE.fullmatch(node):
                 raise ConfigurationError(f"{node!r} is no node: it should look like broker-1")
 
     @property
     def owner(self) -> str:
-        return f"{self.prefix}_owner"
+        return self.login or f"{self.prefix}_owner"
 
     @property
     def reader(self) -> str:
