@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from myqueue.protocol.types import PartitionInfo
 
 DEFAULT_PORT = 9092
 ANSWER_BYTES_MAX = 64 << 20
+TOKEN = "MYQUEUE_TOKEN"  # noqa: S105 - the variable's name: like the database password, it comes by the environment only
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def parse_bootstrap(text: str) -> list[tuple[str, int]]:
 
 
 def fetch_cluster(bootstrap: str, *, timeout_seconds: float = 10.0) -> Cluster:
-    """Ask the addresses one after the other until one answers.
+    """Ask the addresses one after the other until one answers, with the token of the environment where there is one.
 
     Raises:
         BadRequestError: the bootstrap text is malformed.
@@ -107,9 +109,10 @@ def fetch_cluster(bootstrap: str, *, timeout_seconds: float = 10.0) -> Cluster:
 
 
 def _get_json(host: str, port: int, path: str, timeout_seconds: float) -> Mapping[str, Any]:
+    token = os.environ.get(TOKEN)
     connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
     try:
-        connection.request("GET", path, headers={"Accept": "application/json"})
+        connection.request("GET", path, headers={"Accept": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})})
         response = connection.getresponse()
         raw = response.read(ANSWER_BYTES_MAX)
     finally:

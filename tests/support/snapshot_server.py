@@ -17,6 +17,7 @@ class SnapshotServer:
         self.body = body
         self.status = 200
         self.address = ""
+        self.authorizations: list[str | None] = []  # what each call showed
 
 
 @contextmanager
@@ -26,6 +27,7 @@ def snapshot_server(body: dict[str, Any]) -> Iterator[SnapshotServer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            state.authorizations.append(self.headers.get("Authorization"))
             found = self.path.split("?")[0] == "/v1/cluster"
             raw = json.dumps(state.body if found else {"error": {"code": "not_found", "message": "no such path"}}).encode()
             self.send_response(state.status if found else 404)
