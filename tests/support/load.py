@@ -50,10 +50,10 @@ class Worker:
 class SdkLoad:
     """One producer of numbered messages and one consumer of them, by the SDK."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, token: str | None = None) -> None:
         self.topic, self._bootstrap = topic, bootstrap
-        self._producer = MyProducer(topics=[topic], broker=bootstrap)
-        self._consumer = MyConsumer(topics=[topic], broker=bootstrap)
+        self._producer = MyProducer(topics=[topic], broker=bootstrap, token=token)
+        self._consumer = MyConsumer(topics=[topic], broker=bootstrap, token=token)
         self._waiting: list = []
         self.sent = 0
         self.delivered = 0
@@ -98,9 +98,11 @@ class SdkLoad:
 class QueueFaceLoad:
     """One producer of unique messages by plain HTTP, which never repeats a call."""
 
-    def __init__(self, url: str, topic: str) -> None:
+    def __init__(self, url: str, topic: str, *, token: str | None = None) -> None:
         self.topic, self._url = topic, url
         self._session = requests.Session()
+        if token:
+            self._session.headers["Authorization"] = f"Bearer {token}"
         self._producer_id = self._post("/producer/register", topic=topic)["producer_id"]
         self.acknowledged: list[str] = []
         self.unknown: list[str] = []
