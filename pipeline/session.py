@@ -18,6 +18,7 @@ SESSION_SETTINGS = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.maxConcurrentOutputFileWriters": "8",                # a task has one topic: no sort before the write
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a topic called 2024 stays text
+    "spark.sql.python.filterPushdown.enabled": "true",              # for readers of pushFilters; the others are not touched
     "spark.speculation": "false",
 }
 

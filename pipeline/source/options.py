@@ -1,8 +1,7 @@
-"""The options of ``spark.read.format("myqueue")``: Kafka's names and meanings where they exist."""
+"""PURE: the options of ``spark.read`` and ``spark.readStream.format("myqueue")``: Kafka's names and meanings where they exist."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,36 +9,48 @@ from typing import Any
 
 from myqueue.errors import BadRequestError
 from myqueue.protocol.names import check_topic_name, parse_integer
-from myqueue.protocol.types import OffsetRange, TopicPartition
+from myqueue.protocol.types import TopicPartition
 
 from .cuts import Cut, cut_from_json
+from .edges import EARLIEST, LATEST, Edge, json_object, parse_edge
 
 BOOTSTRAP = "myqueue.bootstrap.servers"
-EARLIEST, LATEST = -2, -1  # as Kafka's JSON spells them
 RANGE_BYTES, BATCH_BYTES = 64 << 20, 4 << 20
-KNOWN = {name.lower(): name for name in (
-    BOOTSTRAP, "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "minPartitions", "includeHeaders",
-    "failOnDataLoss", "cut", "rangeBytes", "batchBytes", "requestTimeoutSeconds", "statementTimeoutSeconds")}
+COMMON = (
+    BOOTSTRAP, "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss", "readFrom",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "batchBytes", "requestTimeoutSeconds", "statementTimeoutSeconds")
+BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "cut", "rangeBytes", "pushFilters")
+STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "consumers")
+LEADER, FOLLOWER = "leader", "follower"
+FROM_EARLIEST, TO_LATEST = Edge("startingOffsets", EARLIEST), Edge("endingOffsets", LATEST)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A read, as it was asked for. Offsets: one for all (EARLIEST, LATEST) and those given per partition, which win."""
+    """A read, as it was asked for."""
 
     bootstrap: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
-    starting: int = EARLIEST
-    starting_at: Mapping[TopicPartition, int] | None = None
-    ending: int = LATEST
-    ending_at: Mapping[TopicPartition, int] | None = None
+    starting: Edge = FROM_EARLIEST
+    ending: Edge = TO_LATEST
     min_partitions: int = 1
+    max_records_per_partition: int | None = None
     include_headers: bool = False
     fail_on_data_loss: bool = True
+    read_from: str | int = LEADER  # or FOLLOWER, or a broker's id
+    push_filters: bool = False
     cut: Cut | None = None
     range_bytes: int = RANGE_BYTES
     batch_bytes: int = BATCH_BYTES
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_seconds: float = 900.0
+    consumers: Mapping[str, int] | None = None  # by topic: whose progress a stream publishes
+    offset_retries: int = 3
+    offset_retry_interval_seconds: float = 1.0
     request_timeout_seconds: int = 10
     statement_timeout_seconds: int = 120
 
@@ -51,43 +62,55 @@ class ReadOptions:
             return re.fullmatch(self.pattern, partition.topic) is not None
         return partition.topic in self.topics
 
-    def offsets(self, partition: TopicPartition, readable: OffsetRange) -> OffsetRange:
-        """What to read of a partition, given what is readable.
 
-        Raises:
-            BadRequestError: an offset that was asked for lies outside the log, and ``failOnDataLoss`` is on.
-        """
-        start = self._resolve("startingOffsets", (self.starting_at or {}).get(partition, self.starting), partition, readable)
-        end = self._resolve("endingOffsets", (self.ending_at or {}).get(partition, self.ending), partition, readable)
-        return OffsetRange(start, max(start, end))
-
-    def _resolve(self, option: str, asked: int, partition: TopicPartition, readable: OffsetRange) -> int:
-        if asked in (EARLIEST, LATEST):
-            return readable.start if asked == EARLIEST else readable.end
-        if self.fail_on_data_loss and not readable.start <= asked <= readable.end:
-            raise BadRequestError(f"{option} {asked} of {partition} lies outside the log: it has {readable.start} to {readable.end}",
-                                  earliest=readable.start, latest=readable.end)
-        return min(max(asked, readable.start), readable.end)
-
-
-def parse_options(options: Mapping[str, str]) -> ReadOptions:
+def parse_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOptions:
     """Read Spark's options (their case does not matter). Raises BadRequestError with a sentence that names the option."""
     given = {name.lower(): value for name, value in options.items() if value is not None}
-    unknown = sorted(set(given) - set(KNOWN) - {"path"})
+    check_names(given, (*COMMON, *(STREAM_ONLY if stream else BATCH_ONLY)), "a stream of the myqueue source" if stream else "the myqueue source")
+    retry_ms = number(given, "fetchOffset.retryIntervalMs", 1000, 1, 600_000)
+    return ReadOptions(
+        bootstrap=bootstrap_of(given), **_choice(given),
+        starting=parse_edge(given, "starting", default="latest" if stream else "earliest", refused="" if stream else "latest"),
+        ending=parse_edge(given, "ending", default="latest", refused="earliest"),
+        min_partitions=number(given, "minPartitions", 1, 1, 100_000),
+        max_records_per_partition=_optional(given, "maxRecordsPerPartition"), include_headers=boolean(given, "includeHeaders", False),
+        fail_on_data_loss=boolean(given, "failOnDataLoss", True), read_from=_read_from(given.get("readfrom", LEADER)),
+        push_filters=boolean(given, "pushFilters", False), cut=cut_from_json(given["cut"]) if "cut" in given else None,
+        range_bytes=number(given, "rangeBytes", RANGE_BYTES, 1 << 16, 1 << 40),
+        batch_bytes=number(given, "batchBytes", BATCH_BYTES, 1 << 12, 1 << 28),
+        max_offsets_per_trigger=_optional(given, "maxOffsetsPerTrigger"), min_offsets_per_trigger=_optional(given, "minOffsetsPerTrigger"),
+        max_trigger_delay_seconds=_duration(given.get("maxtriggerdelay", "15m")), consumers=_consumers(given.get("consumers")),
+        offset_retries=number(given, "fetchOffset.numRetries", 3, 0, 1000), offset_retry_interval_seconds=retry_ms / 1000,
+        request_timeout_seconds=number(given, "requestTimeoutSeconds", 10, 1, 3600),
+        statement_timeout_seconds=number(given, "statementTimeoutSeconds", 120, 1, 86_400))
+
+
+def check_names(given: Mapping[str, str], known: tuple[str, ...], who: str) -> None:
+    """Raises BadRequestError naming the options that ``who`` has not got. (``path`` and the checkpoint's place are Spark's own.)"""
+    unknown = sorted(set(given) - {name.lower() for name in known} - {"path", "checkpointlocation"})
     if unknown:
-        raise BadRequestError(f"the myqueue source has no option {', '.join(unknown)}; it has {', '.join(sorted(KNOWN.values()))}")
+        raise BadRequestError(f"{who} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+
+
+def bootstrap_of(given: Mapping[str, str]) -> str:
+    """Raises BadRequestError where no address is given."""
     if not given.get(BOOTSTRAP):
         raise BadRequestError(f"the option {BOOTSTRAP} is needed: HOST:PORT of a load balancer or manager")
-    starting, starting_at = _offsets(given.get("startingoffsets", "earliest"), "startingOffsets", refused="latest")
-    ending, ending_at = _offsets(given.get("endingoffsets", "latest"), "endingOffsets", refused="earliest")
-    return ReadOptions(
-        bootstrap=given[BOOTSTRAP], **_choice(given), starting=starting, starting_at=starting_at, ending=ending, ending_at=ending_at,
-        min_partitions=_number(given, "minPartitions", 1, 1, 100_000), include_headers=_boolean(given, "includeHeaders", False),
-        fail_on_data_loss=_boolean(given, "failOnDataLoss", True), cut=cut_from_json(given["cut"]) if "cut" in given else None,
-        range_bytes=_number(given, "rangeBytes", RANGE_BYTES, 1 << 16, 1 << 40),
-        batch_bytes=_number(given, "batchBytes", BATCH_BYTES, 1 << 12, 1 << 28),
-        request_timeout_seconds=_number(given, "requestTimeoutSeconds", 10, 1, 3600),
-        statement_timeout_seconds=_number(given, "statementTimeoutSeconds", 120, 1, 86_400))
+    return given[BOOTSTRAP]
+
+
+def _read_from(text: str) -> str | int:
+    if text in (LEADER, FOLLOWER):
+        return text
+    if not text.startswith("replica="):
+        raise BadRequestError(f"readFrom must be leader, follower or replica=BROKER_ID, not {text!r}")
+    return parse_integer(text.removeprefix("replica="), name="readFrom replica", minimum=1)
+
+
+def _consumers(text: str | None) -> dict[str, int] | None:
+    if text is None:
+        return None
+    return {check_topic_name(topic): parse_integer(value, name="consumers", minimum=1) for topic, value in json_object(text, "consumers").items()}
 
 
 def _choice(given: Mapping[str, str]) -> dict[str, Any]:
@@ -103,33 +126,9 @@ def _choice(given: Mapping[str, str]) -> dict[str, Any]:
         except re.error as error:
             raise BadRequestError(f"subscribePattern is no regular expression: {error}") from None
         return {"pattern": text}
-    numbers = _json_object(text, "assign")
+    numbers = json_object(text, "assign")
     return {"assigned": tuple(TopicPartition(check_topic_name(topic), parse_integer(number, name="assign"))
                               for topic, partitions in numbers.items() for number in _list(partitions))}
-
-
-def _offsets(text: str, option: str, *, refused: str) -> tuple[int, dict[TopicPartition, int] | None]:
-    default = EARLIEST if option == "startingOffsets" else LATEST
-    if text.lower() in ("earliest", "latest"):
-        if text.lower() == refused:
-            raise BadRequestError(f"{option} {refused} makes no sense for a batch read: nothing would be read")
-        return default, None
-    topics = _json_object(text, option)
-    return default, {TopicPartition(topic, parse_integer(number, name=option)): parse_integer(offset, name=option, minimum=EARLIEST)
-                     for topic, partitions in topics.items() for number, offset in _object(partitions, option).items()}
-
-
-def _json_object(text: str, option: str) -> dict[str, Any]:
-    try:
-        return _object(json.loads(text), option)
-    except ValueError:
-        raise BadRequestError(f"{option} is not JSON: {text[:80]!r}") from None
-
-
-def _object(value: Any, option: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise BadRequestError(f"{option} must be a JSON object by topic")
-    return value
 
 
 def _list(value: Any) -> list[Any]:
@@ -138,11 +137,25 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
-def _number(given: Mapping[str, str], name: str, default: int, minimum: int, maximum: int) -> int:
+def number(given: Mapping[str, str], name: str, default: int, minimum: int, maximum: int) -> int:
+    """A whole number. Raises BadRequestError naming the option."""
     return parse_integer(given.get(name.lower(), default), name=name, minimum=minimum, maximum=maximum)
 
 
-def _boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
+def _optional(given: Mapping[str, str], name: str) -> int | None:
+    return parse_integer(given[name.lower()], name=name, minimum=1) if name.lower() in given else None
+
+
+def _duration(text: str) -> float:
+    """Seconds, of what Spark writes as ``15m``. Raises BadRequestError."""
+    found = re.fullmatch(r"(\d{1,9}) ?(ms|s|m|h)", text.strip().lower())
+    if not found:
+        raise BadRequestError(f"maxTriggerDelay must be a number with ms, s, m or h behind it, not {text[:40]!r}")
+    return int(found[1]) * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[found[2]]
+
+
+def boolean(given: Mapping[str, str], name: str, default: bool) -> bool:
+    """true or false. Raises BadRequestError naming the option."""
     text = given.get(name.lower(), str(default)).lower()
     if text not in ("true", "false"):
         raise BadRequestError(f"{name} must be true or false, not {text!r}")

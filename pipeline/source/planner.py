@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from myqueue.errors import BadRequestError, ConflictError, UnavailableError
-from myqueue.protocol.types import PartitionId, PartitionInfo, TopicPartition
+from myqueue.protocol.types import OffsetRange, PartitionId, PartitionInfo, TopicPartition
 
 from ..cluster import Cluster, DatabaseAddress, fetch_cluster
 from ..databases import Limits, snapshot_cursor
 from .cuts import Cut, CutPartition, cut_of
-from .options import ReadOptions
-from .positions import Position, read_positions
-from .ranges import ReadRange, plan_ranges, split_to
+from .edges import Edge
+from .filters import NO_PRUNING, Pruning
+from .options import FOLLOWER, LEADER, ReadOptions
+from .positions import Position, offset_at, read_positions
+from .ranges import ReadRange, cut_to, plan_ranges, split_to
+
+Located = dict[TopicPartition, tuple[DatabaseAddress, Position]]
+Times = Mapping[TopicPartition, int | None]
+T = TypeVar("T")
 
 
 def limits_of(options: ReadOptions) -> Limits:
     return Limits(options.request_timeout_seconds, options.statement_timeout_seconds)
 
 
-def plan_read(options: ReadOptions) -> list[ReadRange]:
+def retrying(options: ReadOptions, attempt: Callable[[], T]) -> T:
+    """Look something up; what is unavailable now (a leader that moves) is asked for again, as often as ``fetchOffset.numRetries`` says."""
+    for _ in range(options.offset_retries):
+        try:
+            return attempt()
+        except UnavailableError:
+            time.sleep(options.offset_retry_interval_seconds)
+    return attempt()
+
+
+def plan_read(options: ReadOptions, pruning: Pruning = NO_PRUNING) -> list[ReadRange]:
     """The ranges of a read, in the order of topic, partition and offset.
 
     Raises:
@@ -27,18 +45,41 @@ def plan_read(options: ReadOptions) -> list[ReadRange]:
         ConflictError: the cut names a topic that was made anew since.
         UnavailableError: a partition has no leader now, or a database cannot be reached.
     """
-    cluster = fetch_cluster(options.bootstrap, timeout_seconds=options.request_timeout_seconds)
-    chosen = _choose(options, cluster)
-    positions = leader_positions(cluster, chosen, limits_of(options))
+    located = retrying(options, lambda: locate(options, pruning))
+    starts, ends = (edge_offsets(edge, located, options) for edge in (options.starting, options.ending))
     ranges: list[ReadRange] = []
-    for name, (database, position) in sorted(positions.items()):
+    for name, (database, position) in sorted(located.items()):
         readable = position.readable
-        offsets = options.offsets(name, _at_cut(options.cut, name, position).offsets if options.cut else readable)
+        at = _at_cut(options.cut, name, position).offsets if options.cut else readable
+        start, end = (edge.resolve(name, at, times.get(name), strict=options.fail_on_data_loss)
+                      for edge, times in ((options.starting, starts), (options.ending, ends)))
+        offsets = OffsetRange(start, max(start, end))
         if options.fail_on_data_loss and len(offsets) and not (readable.start <= offsets.start and offsets.end <= readable.end):
             raise BadRequestError(f"the cut of {name} is not in the log any more: it has {readable.start} to {readable.end}",
                                   earliest=readable.start, latest=readable.end)
-        ranges += plan_ranges(database, name, position, offsets, options.range_bytes)
+        ranges += plan_ranges(database, name, position, pruning.clip(offsets), options.range_bytes)
+    if options.max_records_per_partition is not None:
+        ranges = cut_to(ranges, options.max_records_per_partition)
     return split_to(ranges, options.min_partitions)
+
+
+def locate(options: ReadOptions, pruning: Pruning = NO_PRUNING) -> Located:
+    """Where the log of each wanted partition is and how far it goes. Raises as :func:`plan_read`."""
+    cluster = fetch_cluster(options.bootstrap, timeout_seconds=options.request_timeout_seconds)
+    chosen = [info for info in _choose(options, cluster) if pruning.wants(TopicPartition(info.topic, info.partition))]
+    return replica_positions(cluster, chosen, limits_of(options), options.read_from)
+
+
+def edge_offsets(edge: Edge, located: Located, options: ReadOptions) -> Times:
+    """For the partitions that a time bounds: the first offset at or after it, None where there is none."""
+    wanted = {name: at for name, at in located.items() if edge.time_of(name) is not None}
+    found: dict[TopicPartition, int | None] = {}
+    for database in sorted({database for database, _ in wanted.values()}, key=str):
+        with snapshot_cursor(database, limits_of(options)) as cursor:
+            for name, (place, position) in wanted.items():
+                if place == database:
+                    found[name] = offset_at(cursor, position, (edge.time_of(name) or 0) * 1000)
+    return found
 
 
 def _choose(options: ReadOptions, cluster: Cluster) -> list[PartitionInfo]:
@@ -60,13 +101,30 @@ def _at_cut(cut: Cut, name: TopicPartition, position: Position) -> CutPartition:
     return entry
 
 
-def leader_positions(cluster: Cluster, partitions: Iterable[PartitionInfo], limits: Limits) -> dict[TopicPartition, tuple[DatabaseAddress, Position]]:
-    """Where the leader of each partition has its log; one connection per broker. Raises UnavailableError."""
+def replica_to_read(info: PartitionInfo, read_from: str | int) -> int:
+    """The broker whose copy is read: the leader's, a follower's where there is one (they share the partitions), or a named broker's.
+
+    Raises:
+        BadRequestError: the named broker holds no copy.
+        UnavailableError: the partition has no leader now.
+    """
+    if isinstance(read_from, int):
+        if read_from not in (*info.replicas, info.leader):
+            raise BadRequestError(f"broker {read_from} holds no copy of {info.topic}/{info.partition}: brokers {list(info.replicas)} do")
+        return read_from
+    followers = [broker_id for broker_id in info.replicas if broker_id != info.leader]
+    if read_from == FOLLOWER and followers:
+        return followers[info.partition % len(followers)]
+    if info.leader is None:
+        raise UnavailableError(f"partition {info.topic}/{info.partition} has no leader now")
+    return info.leader
+
+
+def replica_positions(cluster: Cluster, partitions: Iterable[PartitionInfo], limits: Limits, read_from: str | int = LEADER) -> Located:
+    """Where a copy of each partition has its log; one connection per broker. Raises as :func:`replica_to_read`, and UnavailableError."""
     by_broker: dict[int, list[PartitionInfo]] = {}
     for info in partitions:
-        if info.leader is None:
-            raise UnavailableError(f"partition {info.topic}/{info.partition} has no leader now")
-        by_broker.setdefault(info.leader, []).append(info)
+        by_broker.setdefault(replica_to_read(info, read_from), []).append(info)
     found = {}
     for broker_id, infos in sorted(by_broker.items()):
         database = database_of(cluster, broker_id)
@@ -90,5 +148,5 @@ def database_of(cluster: Cluster, broker_id: int) -> DatabaseAddress:
 
 def take_cut(cluster: Cluster, partitions: Iterable[PartitionInfo], limits: Limits) -> Cut:
     """The committed end of these partitions now, as their leaders have it. Raises UnavailableError."""
-    positions = leader_positions(cluster, partitions, limits)
+    positions = replica_positions(cluster, partitions, limits)
     return cut_of(cluster.cluster_id, (CutPartition(name, position.id, position.readable) for name, (_, position) in positions.items()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import psycopg2.extensions
 
+from myqueue.errors import LogFaultError
 from myqueue.protocol.types import OffsetRange, PartitionId
 
 from ..databases import rows_of
@@ -22,6 +24,10 @@ SEGMENTS = """
 SELECT s.topic_id, s.partition, s.segment_id, s.first_lsn, s.first_offset,
        pg_total_relation_size(to_regclass('log_segment_' || s.segment_id)) AS bytes
 FROM segment_start s WHERE s.topic_id = ANY(%(topic_ids)s) ORDER BY s.topic_id, s.partition, s.segment_id
+"""
+
+ENTRY = """
+SELECT append_time, base_offset FROM log_segment_{segment:d} WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND lsn = %(lsn)s
 """
 
 
@@ -64,6 +70,30 @@ def read_positions(cursor: psycopg2.extensions.cursor, topic_ids: Iterable[int])
     parameters = {"topic_ids": sorted(set(topic_ids))}
     heads = rows_of(cursor, POSITIONS, parameters)
     return positions_of(heads, rows_of(cursor, SEGMENTS, parameters))
+
+
+def offset_at(cursor: psycopg2.extensions.cursor, position: Position, time_us: int) -> int | None:
+    """The first committed offset appended at or after a time, None where there is none: some twenty look-ups by the index, since time never falls.
+
+    Raises:
+        LogFaultError: an entry that must be there is missing.
+    """
+    end_lsn = min(position.commit_lsn or position.start_lsn, position.end_lsn)
+    lsns = range(position.start_lsn, end_lsn)
+    at = bisect_left(lsns, time_us, key=lambda lsn: _entry(cursor, position, lsn)["append_time"])
+    if at == len(lsns):
+        return None
+    offset = _entry(cursor, position, lsns[at])["base_offset"]  # of a marker too: it says where the next record goes
+    return offset if offset < position.readable.end else None
+
+
+def _entry(cursor: psycopg2.extensions.cursor, position: Position, lsn: int) -> dict:
+    segment = next((part for part in position.segments if part.first_lsn <= lsn < part.end_lsn), None)
+    found = [] if segment is None else rows_of(cursor, ENTRY.format(segment=segment.segment_id), {
+        "topic_id": position.id.topic_id, "partition": position.id.partition, "lsn": lsn})
+    if not found:
+        raise LogFaultError(f"partition {position.id} has no entry with lsn {lsn}; run an audit")
+    return found[0]
 
 
 def positions_of(heads: Sequence[dict], segments: Sequence[dict]) -> dict[PartitionId, Position]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from myqueue.protocol.types import OffsetRange, TopicPartition
 
@@ -45,7 +46,36 @@ def _range(database: DatabaseAddress, name: TopicPartition, position: Position, 
     return ReadRange(database, name, position.id.topic_id, segment.segment_id, start, end, segment.bytes_per_record)
 
 
-def split_to(ranges: Sequence[ReadRange], wanted: int) -> list[ReadRange]:
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets of one partition whose storage is looked up when they are read: what a stream's tasks get, so that a plan made anew is the same."""
+
+    name: TopicPartition
+    topic_id: int
+    start: int
+    end: int
+
+
+class _Ranged(Protocol):
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+R = TypeVar("R", bound=_Ranged)
+
+
+def _part(of: R, start: int, end: int) -> R:
+    return dataclasses.replace(of, start=start, end=end)  # type: ignore[type-var]
+
+
+def cut_to(ranges: Iterable[R], records_max: int) -> list[R]:
+    """None longer than ``records_max`` offsets."""
+    return [_part(of, at, min(at + records_max, of.end)) for of in ranges for at in range(of.start, of.end, records_max)]
+
+
+def split_to(ranges: Sequence[R], wanted: int) -> list[R]:
     """Halve the largest ranges until there are ``wanted`` (or nothing is left to halve). They stay in the order of the log."""
     ranges = list(ranges)
     while ranges and len(ranges) < wanted:
@@ -54,7 +84,7 @@ def split_to(ranges: Sequence[ReadRange], wanted: int) -> list[ReadRange]:
         middle = math.ceil((largest.start + largest.end) / 2)
         if middle >= largest.end:
             break
-        ranges[at:at + 1] = [dataclasses.replace(largest, end=middle), dataclasses.replace(largest, start=middle)]
+        ranges[at:at + 1] = [_part(largest, largest.start, middle), _part(largest, middle, largest.end)]
     return ranges
 
 

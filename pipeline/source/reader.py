@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from myqueue.errors import LogFaultError
 
 from . import statements
+from .filters import NO_PRUNING, pruning_of
 from .options import ReadOptions
 from .planner import limits_of, plan_read
 from .ranges import ReadRange, windows
@@ -34,16 +35,26 @@ class MyQueueReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._pruning = NO_PRUNING
 
     def partitions(self) -> Sequence[RangePartition]:
         """The ranges to read, one per task. Called once, when the read is planned."""
-        return [RangePartition(read_range) for read_range in plan_read(self._options)]
+        return [RangePartition(read_range) for read_range in plan_read(self._options, self._pruning)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The messages of one range. Raises LogFaultError where some are missing and ``failOnDataLoss`` is on."""
         if partition is None or partition.value is None:  # what Spark makes of an empty list of partitions
             return
         yield from read_range(partition.value, self._options, self._schema)
+
+
+class PruningReader(MyQueueReader):
+    """One that takes a query's conditions in. A class of its own, since Spark fails every read of a reader that can, while its setting is off."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Leave out what cannot satisfy them. All go back to Spark, which applies them to the rows that are read."""
+        self._pruning = pruning_of(filters)
+        return filters
 
 
 def read_range(of: ReadRange, options: ReadOptions, schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from myqueue.protocol.types import PartitionId, Record
 from pipeline.source.planner import Limits, take_cut
 from tests.pipeline.conftest import FilledCluster, cluster_of
-from tests.support.log_filler import execute
+from tests.support.log_filler import FIRST_TIME, execute
 from tests.support.postgres import PostgresForTests
 
 pytestmark = pytest.mark.timeout(240)  # the first test of the run also starts Spark, on a machine that may be busy
@@ -76,6 +77,38 @@ def test_offsets_bound_the_read_and_tasks_can_be_asked_for(spark: SparkSession, 
     rows = [row.asDict() for row in frame.select("topic", "partition", "offset").collect()]
     assert list(range(855, 905)) == sorted(row["offset"] for row in rows if (row["topic"], row["partition"]) == ("a", 0))
     assert 6 == frame.rdd.getNumPartitions()
+
+
+def test_times_bound_the_read(spark: SparkSession, cluster: FilledCluster) -> None:
+    """By append time, over segments, to the millisecond; where nothing is so late, an error or nothing."""
+    cluster.create_topic("a", topic_id=1)
+    a, filler = PartitionId(1, 0), cluster.fillers[0]
+    for number in range(4):
+        filler.pass_time(a, 1000)
+        filler.append(a, [Record(b"%d" % number)] * 10)
+        filler.roll(1) if number == 1 else filler.commit_offset(a, "#1", 0)
+    second = FIRST_TIME // 1000 + 2000
+    options = {"subscribe": "a", "startingTimestamp": str(second), "endingOffsetsByTimestamp": json.dumps({"a": {"0": second + 1001}})}
+    assert list(range(10, 30)) == sorted(row["offset"] for row in read(spark, cluster, **options).select("offset").collect())
+    late = {"subscribe": "a", "startingTimestamp": str(second + 9000)}
+    with pytest.raises(PySparkException, match="a/0 has no message at or after"):
+        read(spark, cluster, **late).count()
+    assert 0 == read(spark, cluster, **late, startingOffsetsByTimestampStrategy="latest").count()
+
+
+def test_conditions_of_the_query_prune_what_is_read(spark: SparkSession, filled: FilledCluster) -> None:
+    """pushFilters: one partition and the segment that is left, in fewer tasks, with the same rows."""
+    frame = read(spark, filled, pushFilters="true").where("topic = 'a' AND partition = 0 AND offset >= 899 AND offset < 903")
+    assert [899, 900, 901, 902] == sorted(row["offset"] for row in frame.select("offset").collect())
+    assert 2 == frame.rdd.getNumPartitions()
+    assert [] == read(spark, filled, pushFilters="true").where("topic = 'zzz'").collect()
+
+
+def test_the_copy_to_read_can_be_chosen(spark: SparkSession, filled: FilledCluster) -> None:
+    """A broker without one is refused by name; where there is no follower the leader is read."""
+    assert 50 == read(spark, filled, subscribe="b", readFrom="replica=2").count() == read(spark, filled, subscribe="b", readFrom="follower").count()
+    with pytest.raises(PySparkException, match="broker 1 holds no copy of b/0"):
+        read(spark, filled, subscribe="b", readFrom="replica=1").count()
 
 
 def test_a_schema_of_ones_own_chooses_the_columns(spark: SparkSession, filled: FilledCluster) -> None:

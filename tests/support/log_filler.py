@@ -53,6 +53,10 @@ class LogFiller:
         self._write_head(id_, committed)
         return first
 
+    def pass_time(self, id_: PartitionId, milliseconds: int) -> None:
+        """What comes next is appended so much later."""
+        self._heads[id_]["time"] += milliseconds * 1000
+
     def add_marker(self, id_: PartitionId) -> None:
         self._entry(id_, MARKER, 0, 0, 1, [None] * 5, (None,) * 5)
         self._write_head(id_, True)

@@ -6,19 +6,43 @@ import pytest
 
 from myqueue.errors import BadRequestError
 from myqueue.protocol.types import OffsetRange, TopicPartition
-from pipeline.source.options import EARLIEST, LATEST, parse_options
+from pipeline.source.edges import LATEST
+from pipeline.source.options import ReadOptions, parse_options
 
 BASE = {"myqueue.bootstrap.servers": "h:1", "subscribe": "a,b"}
 A0 = TopicPartition("a", 0)
 READABLE = OffsetRange(10, 100)
 
 
+def offsets(options: ReadOptions, partition: TopicPartition, at_time: int | None = None) -> OffsetRange:
+    """What is read of a partition that holds READABLE."""
+    return OffsetRange(*(edge.resolve(partition, READABLE, at_time, strict=options.fail_on_data_loss) for edge in (options.starting, options.ending)))
+
+
 def test_defaults_read_everything_committed() -> None:
     """Earliest to latest, one task, no headers, a loss is an error."""
     options = parse_options(BASE)
-    assert (("a", "b"), EARLIEST, LATEST, 1, False, True) == (
-        options.topics, options.starting, options.ending, options.min_partitions, options.include_headers, options.fail_on_data_loss)
-    assert OffsetRange(10, 100) == options.offsets(A0, READABLE)
+    assert (("a", "b"), 1, False, True, "leader") == (
+        options.topics, options.min_partitions, options.include_headers, options.fail_on_data_loss, options.read_from)
+    assert OffsetRange(10, 100) == offsets(options, A0)
+
+
+def test_a_stream_starts_at_the_end_and_has_no_end() -> None:
+    """Kafka's defaults, and its options for rates; what only one of the two has is refused in the other."""
+    options = parse_options({**BASE, "maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "2", "maxTriggerDelay": "90s",
+                             "consumers": '{"a": 7}', "checkpointLocation": "/x"}, stream=True)
+    assert (LATEST, 5, 2, 90.0, {"a": 7}) == (options.starting.default, options.max_offsets_per_trigger, options.min_offsets_per_trigger,
+                                             options.max_trigger_delay_seconds, options.consumers)
+    assert LATEST == parse_options({**BASE, "startingOffsets": "latest"}, stream=True).starting.default
+    with pytest.raises(BadRequestError, match="a stream of the myqueue source has no option endingoffsets"):
+        parse_options({**BASE, "endingOffsets": "latest"}, stream=True)
+    with pytest.raises(BadRequestError, match="the myqueue source has no option maxoffsetspertrigger"):
+        parse_options({**BASE, "maxOffsetsPerTrigger": "5"})
+
+
+def test_the_copy_to_read_is_the_leaders_unless_another_is_named() -> None:
+    """A follower where there is one, or a broker by its number."""
+    assert ["leader", "follower", 3] == [parse_options({**BASE, "readFrom": text}).read_from for text in ("leader", "follower", "replica=3")]
 
 
 def test_option_names_are_read_in_any_case() -> None:
@@ -37,17 +61,17 @@ def test_assign_names_single_partitions() -> None:
 def test_offsets_by_partition_win_and_the_others_keep_the_default() -> None:
     """-2 is earliest, -1 latest, as Kafka's JSON has it."""
     options = parse_options({**BASE, "startingOffsets": '{"a": {"0": 20, "1": -1}}', "endingOffsets": '{"a": {"0": 30}}'})
-    assert OffsetRange(20, 30) == options.offsets(A0, READABLE)
-    assert OffsetRange(100, 100) == options.offsets(TopicPartition("a", 1), READABLE)
-    assert OffsetRange(10, 100) == options.offsets(TopicPartition("b", 0), READABLE)
+    assert OffsetRange(20, 30) == offsets(options, A0)
+    assert OffsetRange(100, 100) == offsets(options, TopicPartition("a", 1))
+    assert OffsetRange(10, 100) == offsets(options, TopicPartition("b", 0))
 
 
 def test_an_offset_outside_the_log_is_refused_or_clamped() -> None:
     """failOnDataLoss decides; the refusal names what there is."""
     asked = {**BASE, "startingOffsets": '{"a": {"0": 5}}'}
     with pytest.raises(BadRequestError, match="startingOffsets 5 of a/0 lies outside the log: it has 10 to 100"):
-        parse_options(asked).offsets(A0, READABLE)
-    assert OffsetRange(10, 100) == parse_options({**asked, "failOnDataLoss": "false"}).offsets(A0, READABLE)
+        offsets(parse_options(asked), A0)
+    assert OffsetRange(10, 100) == offsets(parse_options({**asked, "failOnDataLoss": "false"}), A0)
 
 
 @pytest.mark.parametrize(("changes", "said"), [
@@ -56,6 +80,8 @@ def test_an_offset_outside_the_log_is_refused_or_clamped() -> None:
     ({"startingOffsets": "latest"}, "no sense"), ({"endingOffsets": "earliest"}, "no sense"), ({"startingOffsets": "soon"}, "not JSON"),
     ({"startingOffsets": "[]"}, "JSON object"), ({"endingOffsets": '{"a": {"0": -3}}'}, "from -2"), ({"minPartitions": "0"}, "minPartitions"),
     ({"includeHeaders": "perhaps"}, "true or false"), ({"subscribe": "a b"}, "topic name"), ({"topics": "a"}, "no option topics"),
+    ({"readFrom": "broker 3"}, "readFrom must be"), ({"startingTimestamp": "soon"}, "startingTimestamp"),
+    ({"startingOffsetsByTimestampStrategy": "nearest"}, "error or latest"), ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition"),
     ({"cut": "{}"}, "cut cannot be read"), ({"subscribe": None, "subscribePattern": "("}, "regular expression")])
 def test_a_mistake_is_said_with_the_options_name(changes: dict, said: str) -> None:
     """No option is silently ignored or misread."""

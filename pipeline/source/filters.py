@@ -1,0 +1,66 @@
+"""PURE: which offsets a query's own conditions leave to be read. They only prune: Spark applies every condition again."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+
+from myqueue.protocol.types import OffsetRange, TopicPartition
+
+_COMPARE: dict[type, Callable[[Any, Any], bool]] = {
+    EqualTo: operator.eq, GreaterThan: operator.gt, GreaterThanOrEqual: operator.ge, LessThan: operator.lt, LessThanOrEqual: operator.le,
+    In: lambda value, wanted: value in wanted}
+_NAMES = ("topic", "partition")
+INT64_MAX = (1 << 63) - 1
+ALL_OFFSETS = OffsetRange(0, INT64_MAX)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What conditions on topic, partition and offset allow."""
+
+    conditions: tuple[tuple[str, type, Any], ...] = ()  # on topic or partition
+    offsets: OffsetRange = ALL_OFFSETS
+
+    def wants(self, partition: TopicPartition) -> bool:
+        """Whether any message of this partition can satisfy the conditions."""
+        return all(_COMPARE[kind](getattr(partition, column), value) for column, kind, value in self.conditions)
+
+    def clip(self, offsets: OffsetRange) -> OffsetRange:
+        """The offsets that can satisfy the conditions."""
+        start = max(offsets.start, self.offsets.start)
+        return OffsetRange(start, max(start, min(offsets.end, self.offsets.end)))
+
+
+NO_PRUNING = Pruning()
+
+
+def pruning_of(filters: Iterable[Filter]) -> Pruning:
+    """The conditions that can be judged before anything is read; the others are left to Spark."""
+    conditions, offsets = [], ALL_OFFSETS
+    for condition in filters:
+        column = ".".join(getattr(condition, "attribute", ()))
+        if type(condition) not in _COMPARE:
+            continue
+        if column in _NAMES:
+            conditions.append((column, type(condition), condition.value))  # type: ignore[attr-defined]
+        elif column == "offset":
+            offsets = _narrowed(offsets, condition)
+    return Pruning(tuple(conditions), offsets)
+
+
+def _narrowed(offsets: OffsetRange, condition: Any) -> OffsetRange:
+    wanted, start, end = condition.value, offsets.start, offsets.end
+    if isinstance(condition, In):
+        if wanted:
+            start, end = max(start, min(wanted)), min(end, max(wanted) + 1)
+    else:
+        if isinstance(condition, (EqualTo, GreaterThan, GreaterThanOrEqual)):
+            start = max(start, wanted + isinstance(condition, GreaterThan))
+        if isinstance(condition, (EqualTo, LessThan, LessThanOrEqual)):
+            end = min(end, wanted + (not isinstance(condition, LessThan)))
+    return OffsetRange(start, end)
