@@ -6,9 +6,11 @@ Any process of a manager may run it; nothing is remembered between calls but wha
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from db.replication import AppendReply, Refusal, accepts_start, holds_border, plan_append
 from manager.raft.log import is_up_to_date
-from manager.raft.messages import Append, InstallSnapshot, Request, VoteReply, VoteRequest
+from manager.raft.messages import Append, InstallSnapshot, Request, TimeoutNow, TimeoutNowReply, VoteReply, VoteRequest
 from manager.raft.state import Changes, Contact, Handled, Held, Install, TermVote
 from myqueue.errors import LogFaultError
 
@@ -28,6 +30,8 @@ def handle(held: Held, request: Request, *, now: float, election_timeout_seconds
         return plan_vote(held, request, now=now)
     if isinstance(request, Append):
         return plan_follow(held, request, now=now)
+    if isinstance(request, TimeoutNow):
+        return plan_take_over(held, request, now=now)
     return plan_install(held, request, now=now)
 
 
@@ -48,14 +52,14 @@ def plan_vote(held: Held, request: VoteRequest, *, now: float) -> Handled:
     granted = voted_for in (None, request.candidate) and is_up_to_date(held.log, last_term=request.last_term, last_index=request.last_index)
     after = TermVote(request.term, request.candidate if granted else voted_for)
     changes = Changes(term_vote=after) if after != (state.current_term, state.voted_for) else Changes()
-    return Handled(changes, VoteReply(request.term, request.term, False, granted, state.disk_id), Contact(now) if granted else None)
+    return Handled(changes, VoteReply(request.term, request.term, False, granted, state.disk_id), _heard(held, now, None) if granted else None)
 
 
 def plan_follow(held: Held, append: Append, *, now: float) -> Handled:
     """Take a leader's entries: the replication core's append, with the term as the promise."""
     plan = plan_append(held.state.as_replica(), held.log, append.request)
     changes = Changes(term_vote=_new_term(plan.promise), delete_from=plan.delete_from, insert=plan.insert, commit_index=plan.commit)
-    return Handled(changes, plan.reply, None if plan.reply.refusal is Refusal.STALE_EPOCH else Contact(now, append.leader))
+    return Handled(changes, plan.reply, None if plan.reply.refusal is Refusal.STALE_EPOCH else _heard(held, now, append.leader))
 
 
 def plan_install(held: Held, offer: InstallSnapshot, *, now: float) -> Handled:
@@ -74,7 +78,20 @@ def plan_install(held: Held, offer: InstallSnapshot, *, now: float) -> Handled:
         raise LogFaultError(f"the state offered at {start.position} of term {start.epoch} contradicts what is committed here")
     promise = offer.term if offer.term > state.current_term else None
     reply = AppendReply(offer.term, state.disk_id, start.position, offer.round, matched=start.position)
-    return Handled(Changes(term_vote=_new_term(promise), install=install), reply, Contact(now, offer.leader))
+    return Handled(Changes(term_vote=_new_term(promise), install=install), reply, _heard(held, now, offer.leader))
+
+
+def plan_take_over(held: Held, request: TimeoutNow, *, now: float) -> Handled:
+    """Note that the leader wants this manager to follow it (thesis 3.10); the driver then asks for votes. Nothing changes on disk."""
+    state = held.state
+    taken = request.term == state.current_term and not state.leading and held.membership.is_voter(state.node_id, state.disk_id)
+    contact = replace(_heard(held, now, request.leader), handed_over=request.term) if taken else None
+    return Handled(Changes(), TimeoutNowReply(state.current_term, taken), contact)
+
+
+def _heard(held: Held, now: float, leader: int | None) -> Contact:
+    """A sign of a leader, or a vote given; a hand-over that was asked for stays asked for."""
+    return replace(held.contact, at=now, leader=leader)
 
 
 def _new_term(promise: int | None) -> TermVote | None:

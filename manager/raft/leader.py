@@ -18,7 +18,7 @@ from db.replication import (
     holders,
     plan_send,
 )
-from manager.raft.messages import Append, Envelope
+from manager.raft.messages import Append, Envelope, TimeoutNow
 from manager.raft.quorum import Heard, heard_round, heard_since
 from manager.raft.state import Held
 
@@ -57,6 +57,15 @@ class WaitingRead:
 
 
 @dataclass(slots=True)
+class HandOver:
+    """The way to another leader that was asked for (thesis 3.10); given up at ``until``."""
+
+    until: float
+    target: int | None = None  # who is to follow us, as long as it may
+    sent_at: float = float("-inf")
+
+
+@dataclass(slots=True)
 class Leadership:
     """One term as leader."""
 
@@ -69,6 +78,7 @@ class Leadership:
     peers: dict[int, Peer] = field(default_factory=dict)
     heard: dict[int, Heard] = field(default_factory=dict)
     reads: list[WaitingRead] = field(default_factory=list)
+    hand_over: HandOver | None = None
 
     def follow_membership(self, held: Held) -> None:
         """Know exactly the other members."""
@@ -97,6 +107,27 @@ class Leadership:
     def has_quorum(self, held: Held, *, now: float, seconds: float) -> bool:
         """Whether a majority has answered within these seconds, or the term is younger."""
         return now - self.since < seconds or heard_since(held.membership.voters, self._with_own(held, now), now - seconds)
+
+    def successor(self, held: Held, *, now: float, seconds: float) -> int | None:
+        """Who could lead next: of the voters that were heard within these seconds the furthest, or the one that was chosen before."""
+        voters = held.membership.voters
+        matched = {node: peer.progress.matched for node, peer in self.peers.items()
+                   if peer.progress.holder is not None and voters.get(node) == peer.progress.disk_id
+                   and node in self.heard and self.heard[node].at >= now - seconds}
+        if self.hand_over is not None and self.hand_over.target in matched:
+            return self.hand_over.target
+        return max(matched, key=lambda node: (matched[node], -node), default=None)
+
+    def pass_on(self, held: Held, *, now: float, commit: int, seconds: float) -> Envelope | None:
+        """The word that ends this leadership, once the follower that is chosen holds all of this log and it is committed."""
+        assert self.hand_over is not None
+        target = self.hand_over.target = self.successor(held, now=now, seconds=seconds)
+        if target is None or not self.peers[target].progress.matched == commit == held.log.end:
+            return None
+        if now - self.hand_over.sent_at < self.resend_seconds:
+            return None
+        self.hand_over.sent_at = now
+        return Envelope(held.state.node_id, target, TimeoutNow(self.term, held.state.node_id))
 
     def begin_round(self, now: float) -> None:
         self.round += 1

@@ -58,8 +58,24 @@ class InstallSnapshot:
     round: int = 0
 
 
-Request = VoteRequest | Append | InstallSnapshot
-Reply = VoteReply | AppendReply
+@dataclass(frozen=True, slots=True)
+class TimeoutNow:
+    """The leader of ``term`` hands over (thesis 3.10): ask for votes now, as if the election timeout had passed."""
+
+    term: int
+    leader: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeoutNowReply:
+    """Whether it will be done; ``term`` is the answering manager's own."""
+
+    term: int
+    taken: bool
+
+
+Request = VoteRequest | Append | InstallSnapshot | TimeoutNow
+Reply = VoteReply | AppendReply | TimeoutNowReply
 
 
 class Envelope(NamedTuple):
@@ -88,6 +104,24 @@ def vote_reply_from_json(body: Any) -> VoteReply:
     """Raises BadRequestError where it is none."""
     return _checked(lambda: VoteReply(term=_natural(body["term"]), asked=_natural(body["asked"]), pre=_truth(body["pre"]),
                                       granted=_truth(body["granted"]), disk_id=str(body["disk_id"])))
+
+
+def timeout_now_to_json(request: TimeoutNow) -> Json:
+    return asdict(request)
+
+
+def timeout_now_from_json(body: Any) -> TimeoutNow:
+    """Raises BadRequestError where it is none."""
+    return _checked(lambda: TimeoutNow(term=_natural(body["term"]), leader=_natural(body["leader"])))
+
+
+def timeout_now_reply_to_json(reply: TimeoutNowReply) -> Json:
+    return asdict(reply)
+
+
+def timeout_now_reply_from_json(body: Any) -> TimeoutNowReply:
+    """Raises BadRequestError where it is none."""
+    return _checked(lambda: TimeoutNowReply(term=_natural(body["term"]), taken=_truth(body["taken"])))
 
 
 def snapshot_to_json(offer: InstallSnapshot) -> Json:

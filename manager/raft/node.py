@@ -2,7 +2,7 @@
 
 One driver per manager owns a :class:`Node`. Its duties, in this order, for every step:
 
-1. lock ``raft_state``; load :class:`Held`; call **one** of ``tick``, ``step``, ``advance``, ``read``, ``change_member``; take ``ready()``;
+1. lock ``raft_state``; load :class:`Held`; call **one** of ``tick``, ``step``, ``advance``, ``read``, ``change_member``, ``hand_over``; take ``ready()``;
 2. write ``ready.persist`` in the same transaction and commit. If that fails, or its outcome is unknown: ``abandon()``, and nothing is sent;
 3. only then send ``ready.send`` and the states of ``ready.snapshots``, answer ``ready.reads`` (once their index is applied), report ``ready.events``;
 4. apply the entries of ``ready.apply``, one transaction each with ``applied_index``;
@@ -19,10 +19,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from db.replication import AppendReply, epoch_before
-from manager.raft.leader import Leadership, ReadConfirmed, SnapshotOrder, WaitingRead
+from manager.raft.leader import HandOver, Leadership, ReadConfirmed, SnapshotOrder, WaitingRead
 from manager.raft.log import Command, Proposal, entries_behind, marker
 from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER, Member, after_command, check_one_slot
-from manager.raft.messages import Envelope, Reply, VoteReply, VoteRequest
+from manager.raft.messages import Envelope, Reply, TimeoutNowReply, VoteReply, VoteRequest
 from manager.raft.quorum import Tally
 from manager.raft.state import NO_CHANGES, Changes, Held, TermVote
 from myqueue.errors import NotLeaderError, OverloadedError, RefusedError
@@ -92,6 +92,11 @@ class Node:
         """The term that is led or asked for; 0 for a follower."""
         return self._lead.term if self._lead else self._tally.term if self._tally else 0
 
+    @property
+    def handing_over(self) -> int:
+        """The term that is led and being handed over; 0 otherwise."""
+        return self._lead.term if self._lead is not None and self._lead.hand_over is not None else 0
+
     # --- what the driver calls ---
 
     def tick(self, held: Held, *, now: float, timeout_seconds: float) -> None:
@@ -99,6 +104,8 @@ class Node:
         self._begin(held, now)
         if self.role is Role.LEADER:
             self._keep_leading(held, now)
+        elif self._is_handed_over(held):
+            self._take_over(held, now, timeout_seconds)
         elif self._since is None:
             self._since, self._timeout_seconds = now, timeout_seconds
         elif now - max(self._since, held.contact.at) >= self._timeout_seconds:
@@ -108,13 +115,13 @@ class Node:
     def step(self, held: Held, source: int, reply: Reply, *, now: float) -> None:
         """Another manager has answered."""
         self._begin(held, now)
-        term = reply.term if isinstance(reply, VoteReply) else reply.epoch
+        term = reply.term if isinstance(reply, (VoteReply, TimeoutNowReply)) else reply.epoch
         if term > held.state.current_term:
             self._persist(term_vote=TermVote(term, None))
             self._follow(now, f"manager {source} is in term {term}")
         elif isinstance(reply, VoteReply):
             self._count_vote(held, source, reply, now)
-        elif self._lead is not None and term == self._lead.term:
+        elif isinstance(reply, AppendReply) and self._lead is not None and term == self._lead.term:
             self._learn(held, source, reply, now)
         self._finish(held, now)
 
@@ -157,6 +164,29 @@ class Node:
         self._persist(insert=entries_behind(held.log, held.state.current_term, (Proposal(command),)))
         self._finish(held, now)
 
+    def hand_over(self, held: Held, *, now: float) -> None:
+        """End this leadership by giving it to the follower that has the most of the log (thesis 3.10), without an election timeout.
+
+        From now on nothing new should be taken (``handing_over``); the follower is told to ask for votes when it holds all of the log and that
+        is committed. What has not succeeded within an election timeout is given up, and this manager leads on. Asking again begins anew.
+
+        Raises:
+            NotLeaderError: this manager does not lead.
+            RefusedError: no other voter has answered lately.
+        """
+        self._begin(held, now)
+        try:
+            if self._lead is None:
+                raise NotLeaderError(leader=held.contact.leader)
+            self._lead.follow_membership(held)
+            if self._lead.successor(held, now=now, seconds=self._election_timeout_seconds) is None:
+                raise RefusedError("there is no other voter to hand the leadership over to")
+        except (NotLeaderError, RefusedError):
+            self._finish(held, now)
+            raise
+        self._lead.hand_over = HandOver(now + self._election_timeout_seconds)
+        self._finish(held, now)
+
     def abandon(self) -> None:
         """The changes were not written, or nobody knows: forget what rests on them."""
         self.role, self._tally, self._lead = Role.FOLLOWER, None, None
@@ -188,6 +218,7 @@ class Node:
             self._lead.follow_membership(held)
             commit = self._commit(held)
             sends, orders = self._lead.sends(held, now=now, commit=commit, all_peers=all_peers or self._round_is_due(now))
+            sends += self._pass_on(held, commit, now)
             self._ready.update(send=tuple(sends), snapshots=tuple(orders), reads=self._lead.confirmed_reads(held, now))
             self._leave_if_removed(held, commit, now)
         self._ready["apply"] = range(held.state.applied_index + 1, commit + 1)
@@ -206,6 +237,15 @@ class Node:
         self._ready["events"] = (*self._ready.get("events", ()), Event(name, term, detail))
 
     # --- elections ---
+
+    def _is_handed_over(self, held: Held) -> bool:
+        """The leader of this term wants us to follow it, and we have not asked for votes in a later one."""
+        return self.role is not Role.CANDIDATE and held.contact.handed_over == held.state.current_term and self._may_campaign(held)
+
+    def _take_over(self, held: Held, now: float, timeout_seconds: float) -> None:
+        """Ask for votes at once, without the question before: with a leader that is heard nobody would say yes to that."""
+        self._timeout_seconds, self._tally = timeout_seconds, Tally(held.state.current_term + 1)
+        self._campaign(held, now)
 
     def _ask_for_votes(self, held: Held, now: float, timeout_seconds: float) -> None:
         """An election timeout has passed: ask first whether we would be elected (pre-vote)."""
@@ -282,6 +322,22 @@ class Node:
             self._persist(leader_term=0)
             self._follow(now, "no majority has answered for an election timeout")
 
+    def _pass_on(self, held: Held, commit: int, now: float) -> list[Envelope]:
+        """The next step of a hand-over, if one is under way."""
+        assert self._lead is not None
+        going = self._lead.hand_over
+        if going is None:
+            return []
+        if now >= going.until:
+            self._lead.hand_over = None
+            self._report("hand_over_given_up", self._lead.term)
+            return []
+        word = None if "insert" in self._changes else self._lead.pass_on(held, now=now, commit=commit, seconds=self._election_timeout_seconds)
+        if word is None:
+            return []
+        self._report("hand_over", self._lead.term, f"to manager {word.target}")
+        return [word]
+
     def _learn(self, held: Held, source: int, reply: AppendReply, now: float) -> None:
         assert self._lead is not None
         peer = self._lead.peers.get(source)
@@ -322,6 +378,8 @@ class Node:
             raise RefusedError(f"{command.get('type')} is no change of one member")
         if not self._marker_is_committed(held):
             raise RefusedError("this leader has not committed an entry of its term yet")
+        if self._lead.hand_over is not None:
+            raise RefusedError("this leader hands its leadership over")
         if held.membership.index > held.state.commit_index:
             raise RefusedError("another membership change is under way")
         after = after_command(held.membership, command, held.log.end + 1)

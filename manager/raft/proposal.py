@@ -41,6 +41,8 @@ def plan_propose(held: Held, proposals: Iterable[Proposal], *, uncommitted_max: 
     proposals = tuple(proposals)
     if not held.state.leading:
         raise NotLeaderError(leader=held.contact.leader)
+    if held.contact.handing_over == held.state.current_term:
+        raise NotLeaderError("this manager hands its leadership over")
     if held.log.end + len(proposals) - held.state.commit_index > uncommitted_max:
         raise OverloadedError(f"{held.log.end - held.state.commit_index} commands wait for a majority already")
     if any(changes_membership(proposal.command) for proposal in proposals):

@@ -20,10 +20,15 @@ class TermVote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """When this manager last heard of a leader or gave its vote, by its own monotonic clock. Shared by its processes, not on disk."""
+    """When this manager last heard of a leader or gave its vote, by its own monotonic clock. Shared by its processes, not on disk.
+
+    A hand-over is known here too. Both terms are compared with the current one, so that an old word means nothing.
+    """
 
     at: float
     leader: int | None = None
+    handed_over: int = 0  # the term whose leader told this manager to ask for votes at once
+    handing_over: int = 0  # the term that this manager leads and hands over: it takes no commands meanwhile
 
 
 @dataclass(frozen=True, slots=True)

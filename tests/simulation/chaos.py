@@ -94,7 +94,7 @@ class Run:
         self.clients = {f"c{n}": Client(self, f"c{n}") for n in range(1, options.clients + 1)}
         self.world.on_answer = lambda wait, reply: self.clients[wait.client].answered(wait, reply)
         self.pace = self.rng.uniform(0.1, 0.5)
-        for loop in (self._nemesis, self._operator, self._reader, self._compactor):
+        for loop in (self._nemesis, self._operator, self._reader, self._compactor, self._hand_over):
             self.world.at(self.rng.uniform(0.3, 0.8), loop)
 
     def go(self) -> Result:
@@ -202,6 +202,15 @@ class Run:
             self.reads += 1
             self.world.read(node, self.reads)
         self.world.at(self.rng.uniform(0.02, 0.2), self._reader)
+
+    def _hand_over(self) -> None:
+        """Now and then a leader is asked to hand over, whatever else is going on."""
+        if self.healing:
+            return
+        leaders = [node for node, manager in self.world.managers.items() if manager.up and manager.node.role is Role.LEADER]
+        if leaders:
+            self.world.hand_over(self.rng.choice(leaders))
+        self.world.at(self.rng.uniform(0.3, 1.5), self._hand_over)
 
     def _compactor(self) -> None:
         manager = self.rng.choice(list(self.world.managers.values()))

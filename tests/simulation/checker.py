@@ -9,7 +9,7 @@ from db.replication import AppendReply, majority
 from db.replication.log import chain_before
 from manager.raft.log import WalEntry
 from manager.raft.membership import SET_MEMBER, Membership
-from manager.raft.messages import VoteReply
+from manager.raft.messages import Reply, VoteReply
 from tests.simulation.machine import Machine
 
 if TYPE_CHECKING:
@@ -131,10 +131,10 @@ class Checker:
         """A candidate's own vote is on its disk."""
         self._voted(disk.state.disk_id, disk.state.current_term, disk.state.voted_for)
 
-    def replied(self, disk: Disk, reply: VoteReply | AppendReply, candidate: int | None) -> None:
+    def replied(self, disk: Disk, reply: Reply, candidate: int | None) -> None:
         """An answer leaves: what it promises must be on disk, and never fall."""
         identity = disk.state.disk_id
-        term = reply.term if isinstance(reply, VoteReply) else reply.epoch
+        term = reply.epoch if isinstance(reply, AppendReply) else reply.term
         require(term >= self.exposed.get(identity, 0), "R4", f"{identity} shows term {term} after {self.exposed.get(identity)}")
         self.exposed[identity] = term
         if isinstance(reply, VoteReply) and reply.granted and not reply.pre:

@@ -97,7 +97,8 @@ class Manager:
         self.disk.crash()
 
     def held(self) -> Held:
-        return Held(self.disk.state, self.disk.log, self.disk.membership(), self.contact)
+        """What a decision sees. That this manager hands over is known to its workers too."""
+        return Held(self.disk.state, self.disk.log, self.disk.membership(), replace(self.contact, handing_over=self.node.handing_over))
 
     def write(self, changes: Changes) -> None:
         """One transaction; then the checker looks at what is on disk."""

@@ -8,6 +8,7 @@ A line ``> command`` acts; the lines behind it, up to the next one, are what hap
     heartbeat A                time for a round of A's
     propose A CLIENT SEQ       a worker of A takes a command
     member A set B DISK voter|learner, member A remove B, read A ID
+    hand-over A                A's leadership is to go to another manager
     deliver [A B [COUNT|last]] everything until nothing is left, or what is on its way from A to B now (the first COUNT, the last one)
     exchange A B [COUNT]       what is on its way between the two, and what comes of it (at most COUNT messages)
     drop [A B]                 lose what is on its way
@@ -66,7 +67,7 @@ class Scenario:
                 "timeout": self._timeout, "elect": self._elect, "heartbeat": self._heartbeat, "propose": self._propose, "member": self._member,
                 "read": self._read, "deliver": self._deliver, "exchange": self._exchange, "drop": self._drop, "crash": self._crash,
                 "start": self._start, "cut": self._cut, "mend": self._mend, "rounds": self._rounds, "tick": self._tick,
-                "lose-disk": self._lose_disk, "compact": self._compact, "settle": self._settle, "status": self._status}
+                "lose-disk": self._lose_disk, "compact": self._compact, "settle": self._settle, "status": self._status, "hand-over": self._hand_over}
             commands[name](*arguments)
         trace, self.world.trace = self.world.trace or [], []
         return ["  " + line.split(maxsplit=1)[1] for line in trace]
@@ -129,6 +130,9 @@ class Scenario:
     def _read(self, node: str, read_id: str) -> None:
         if not self.world.read(int(node), int(read_id)):
             self.world.note(f"{node} cannot confirm a read")
+
+    def _hand_over(self, node: str) -> None:
+        self.world.hand_over(int(node))
 
     # --- network ---
 

@@ -12,7 +12,7 @@ from tests.simulation.chaos import Options, run_seed
 BLOCK = 100
 TIMES = 20 if os.environ.get("MYQUEUE_TEST_LONG") else 1  # scripts/test long
 GONE_THROUGH = ("campaign", "leading", "step_down", "tails cut", "states installed", "disks lost", "voters added", "crashes between",
-                "commands answered", "commands repeated", "reads confirmed")
+                "commands answered", "commands repeated", "reads confirmed", "hand_over", "hand_over_given_up")
 
 
 def _run_block(first: int, nodes: int) -> None:

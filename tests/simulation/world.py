@@ -13,7 +13,7 @@ from manager.raft.bootstrap import plan_bootstrap
 from manager.raft.leader import SnapshotOrder
 from manager.raft.log import Command, Proposal
 from manager.raft.membership import INIT_CLUSTER, Membership
-from manager.raft.messages import Append, Envelope, InstallSnapshot, VoteReply, VoteRequest
+from manager.raft.messages import Append, Envelope, InstallSnapshot, TimeoutNow, TimeoutNowReply, VoteReply, VoteRequest
 from manager.raft.node import Node, Ready
 from manager.raft.proposal import plan_propose
 from manager.raft.state import Held, RaftState
@@ -172,6 +172,20 @@ class World(Schedule):
         self._drive(node, ask)
         return not refused
 
+    def hand_over(self, node: int) -> bool:
+        """Ask the leader's driver to hand the leadership over. False where it refuses."""
+        manager, refused = self.managers[node], False
+
+        def ask(held: Held) -> None:
+            nonlocal refused
+            try:
+                manager.node.hand_over(held, now=self.now)
+            except (NotLeaderError, RefusedError) as error:
+                refused = True
+                self.note(f"{node} refuses to hand over: {error.message}")
+        self._drive(node, ask)
+        return not refused
+
     def _drive(self, node: int, step: Callable[[Held], None]) -> None:
         manager = self.managers[node]
         self._guard(node, lambda: step(manager.held()))
@@ -252,13 +266,15 @@ class World(Schedule):
             return
         if self.trace is not None:
             self.note(f"{source} -> {target} {describe(message)}")
-        if isinstance(message, (VoteRequest, Append, InstallSnapshot)):
+        if isinstance(message, (VoteRequest, Append, InstallSnapshot, TimeoutNow)):
             reply = self._guard(target, lambda: manager.handle(message, self.now))
             if self._crashes_between(target):
                 return
             manager.expose(message, reply)
             self.send(Envelope(target, source, reply))
             self.apply_and_answer(target)
+            if isinstance(reply, TimeoutNowReply) and reply.taken and manager.up:
+                self.tick(target)  # a worker wakes the driver
         else:
             self._drive(target, lambda held: manager.node.step(held, source, message, now=self.now))
 
@@ -273,6 +289,10 @@ def describe(message: Any) -> str:
         inner = message.request
         return (f"append term={inner.epoch} prev={inner.position}@{inner.prev_epoch} "
                 f"entries=[{' '.join(f'{e.index}@{e.epoch}' for e in inner.entries)}] commit={inner.commit}")
+    if isinstance(message, TimeoutNow):
+        return f"timeout-now term={message.term}"
+    if isinstance(message, TimeoutNowReply):
+        return f"timeout-now {'taken' if message.taken else 'refused'} term={message.term}"
     if isinstance(message, InstallSnapshot):
         return f"snapshot term={message.term} at={message.start.position}@{message.start.epoch}"
     assert isinstance(message, AppendReply)
