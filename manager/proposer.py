@@ -142,6 +142,8 @@ class Proposer:
         """
         if not self._role.is_write_manager:
             raise NotLeaderError(f"manager {self._role.node_id} is not the write manager", leader=self._role.leader())
+        if self._role.is_handing_over:
+            raise NotLeaderError(f"manager {self._role.node_id} hands its leadership over")
         deadline = self._clock.monotonic() + (timeout_seconds or self._timeout_seconds)
         proposal = dataclasses.replace(proposal, command=commands.to_json(self._stamped(commands.from_json(proposal.command))))
         placed = self._place(proposal, deadline)

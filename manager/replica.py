@@ -23,6 +23,7 @@ from myqueue.errors import MyQueueError, NotFoundError, StaleMetadataError, Unkn
 T = TypeVar("T")
 REGISTRATIONS_KEPT = 100_000
 READ_AGAIN_SECONDS = 0.25
+PREFER_SECONDS = 1.0
 
 
 class Replica:
@@ -65,6 +66,11 @@ class Replica:
         if not self.wait_for(min_index, self._wait_seconds):
             raise StaleMetadataError(f"this manager has applied index {self.applied_index()}, not yet {min_index}",
                                      applied_index=self.applied_index(), min_index=min_index)
+
+    def prefer(self, index: int) -> None:
+        """Wait a moment for a reader's index, if a leader is heard that could bring it; the answer says how far this manager was."""
+        if self._role.leader() is not None:
+            self.wait_for(index, min(PREFER_SECONDS, self._wait_seconds))
 
     def catch_up_fresh(self) -> None:
         """Wait until this manager shows all that was committed when this was called (on the leader: by a round of a majority).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from db.wal import RaftState
@@ -16,10 +16,10 @@ class Status:
     """Reads the state of one manager."""
 
     def __init__(self, *, store: WalStore, role: Role, clock: Clock, urls: Mapping[int, str],
-                 database: Mapping[str, Any], ready_lag_seconds: float) -> None:
+                 database: Mapping[str, Any], ready_lag_seconds: float, is_leaving: Callable[[], bool]) -> None:
         self._store, self._role, self._clock, self._began = store, role, clock, clock.monotonic()
         self._heard = False  # of a leader, since this process was started
-        self._urls, self._database, self._ready_lag_seconds = urls, database, ready_lag_seconds
+        self._urls, self._database, self._ready_lag_seconds, self._is_leaving = urls, database, ready_lag_seconds, is_leaving
 
     def identity(self) -> dict[str, Any]:
         """Which disk this is and what is on it; peers and the audit ask."""
@@ -32,6 +32,8 @@ class Status:
 
         Raises UnavailableError while this manager cannot do its part.
         """
+        if self._is_leaving():
+            raise UnavailableError("this manager is about to end")
         state, leader = self._store.state(), self._role.leader()
         if state.cluster_id is None:
             raise UnavailableError("the cluster is not initialised yet: its first start needs all managers")

@@ -38,6 +38,7 @@ from myqueue.service.lifecycle import Lifecycle
 from myqueue.service.wakeups import Wakeups
 
 RESERVED_THREADS = 8  # of a worker's request threads, for the calls between nodes
+LAST_REQUESTS_SECONDS = 3.0  # that were under way when the process was told to end; with the hand-over within gunicorn's bound
 
 
 def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
@@ -79,8 +80,10 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     service = ManagerService(proposer=proposer, replica=replica, records=records, brokers=brokers, appointer=appointer, book=book,
                              liveness=liveness, peers=peers, role=role, clock=clock, pause=lifecycle.stopping.wait,
                              appoint_timeout_seconds=settings.appoint_timeout_seconds, propose_timeout_seconds=settings.propose_timeout_seconds)
+    gate = Gate(settings.threads - RESERVED_THREADS)
     view = ClusterView(replica=replica, liveness=liveness, role=role, peers=peers, urls=urls, database=database, clock=clock)
-    status = Status(store=store, role=role, clock=clock, urls=urls, database=database, ready_lag_seconds=settings.ready_lag_seconds)
+    status = Status(store=store, role=role, clock=clock, urls=urls, database=database, ready_lag_seconds=settings.ready_lag_seconds,
+                    is_leaving=lambda: gate.is_shut)
 
     others = tuple(sorted(node_id for node_id in urls if node_id != settings.node_id))
     lanes = Lanes(peers, others, answered=lambda: signals.give(sig.DRIVE), small_timeout_seconds=settings.election_timeout_seconds,
@@ -90,10 +93,11 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                     heartbeat_seconds=settings.raft_heartbeat_seconds, election_timeout_seconds=settings.election_timeout_seconds,
                     on_events=appointer.on_events, on_leading=appointer.begin)
     _run_beside(lifecycle, driver, lanes, appointer, settings=settings, book=book, liveness=liveness, view=view)
+    lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
+    lifecycle.before_stop("last requests", lambda: gate.shut(LAST_REQUESTS_SECONDS))
     for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close):
         lifecycle.on_stop(close)
 
-    gate = Gate(settings.threads - RESERVED_THREADS)
     blueprints = [queue.make_blueprint(service, records, replica, gate),
                   partition.make_blueprint(service, records, replica, gate, status.raft),
                   native.make_blueprint(service, replica, view, book, gate),

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, g, jsonify, request
 from werkzeug.exceptions import HTTPException
 
 from manager.replica import Replica
-from myqueue.errors import MethodNotAllowedError, MyQueueError, OverloadedError
+from myqueue.errors import MethodNotAllowedError, MyQueueError, OverloadedError, UnavailableError
 from myqueue.protocol import routes
 from myqueue.protocol.names import parse_integer
 from myqueue.service.app import from_bug, from_http
@@ -19,20 +19,34 @@ Renderer = Callable[[MyQueueError], tuple[dict[str, Any], int, dict[str, str]]]
 
 
 class Gate:
-    """Keeps some request threads free for the calls between nodes, on which everything else waits."""
+    """Keeps some request threads free for the calls between nodes, on which everything else waits; and is shut before the process ends."""
 
     def __init__(self, slots: int) -> None:
-        self._slots = threading.BoundedSemaphore(slots)
+        self._slots, self._inside, self.is_shut = slots, 0, False
+        self._changed = threading.Condition()
 
     def enter(self) -> None:
-        """Raises OverloadedError where too many public requests are under way."""
-        if not self._slots.acquire(blocking=False):
-            raise OverloadedError("too many requests are under way on this manager; nothing was done")
+        """Raises OverloadedError where too many public requests are under way, UnavailableError where none is taken any more."""
+        with self._changed:
+            if self.is_shut:
+                g.not_taken = True
+                raise UnavailableError("this manager is about to end; nothing was done")
+            if self._inside >= self._slots:
+                raise OverloadedError("too many requests are under way on this manager; nothing was done")
+            self._inside += 1
         g.in_gate = True
 
     def leave(self) -> None:
         if g.pop("in_gate", False):
-            self._slots.release()
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    def shut(self, timeout_seconds: float) -> None:
+        """Take no public request any more, and wait, bounded, until those under way are answered."""
+        with self._changed:
+            self.is_shut = True
+            self._changed.wait_for(lambda: self._inside == 0, timeout_seconds)
 
 
 def install(blueprint: Blueprint, *, gate: Gate, replica: Replica, render: Renderer | None = None) -> None:
@@ -46,6 +60,9 @@ def install(blueprint: Blueprint, *, gate: Gate, replica: Replica, render: Rende
         wanted = request.headers.get(routes.MIN_INDEX)
         if wanted is not None:
             replica.require(parse_integer(wanted, name=routes.MIN_INDEX))
+        preferred = request.headers.get(routes.PREFER_INDEX)
+        if preferred is not None:
+            replica.prefer(parse_integer(preferred, name=routes.PREFER_INDEX))
 
     @blueprint.teardown_request
     def leave(_error: BaseException | None) -> None:
@@ -57,6 +74,8 @@ def install(blueprint: Blueprint, *, gate: Gate, replica: Replica, render: Rende
         if index is not None:
             response.headers[routes.APPLIED_INDEX] = str(index)
         response.headers[routes.FRESHNESS] = f"{min(replica.freshness_seconds(), 1e9):.3f}"
+        if g.pop("not_taken", False):
+            response.headers[routes.NOT_TAKEN] = "1"
         return response
 
     if render is not None:

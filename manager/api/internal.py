@@ -44,6 +44,10 @@ def make_blueprint(*, identity: Callable[[], dict[str, Any]], wal: Wal, proposer
     def vote() -> Response:
         return jsonify(raft.vote_reply_to_json(wal.handle(raft.vote_from_json(json_object(request.get_data())))))
 
+    @blueprint.post(routes.I_RAFT_TIMEOUT_NOW)
+    def timeout_now() -> Response:
+        return jsonify(raft.timeout_now_reply_to_json(wal.handle(raft.timeout_now_from_json(json_object(request.get_data())))))
+
     @blueprint.post(routes.I_PROPOSE)
     def propose() -> Response:
         body = body_of("command", "client_id", "client_seq")

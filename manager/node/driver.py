@@ -28,7 +28,7 @@ from manager.raft.node import Node, Ready
 from manager.raft.node import Role as Part
 from manager.raft.state import Held
 from myqueue.clock import Clock
-from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OverloadedError
+from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OverloadedError, RefusedError
 from myqueue.service import metrics
 from myqueue.service.faults import fault_point
 
@@ -59,6 +59,9 @@ class Driver:
         self._read_asked = 0
         self.driving = threading.Event()  # this process holds the lock
         self.leading = threading.Event()  # … and this manager leads: other threads of the process watch these
+        self._leaving = threading.Event()  # this process is about to end, and led
+        self._given_up = threading.Event()  # nobody takes the leadership over
+        self._hand_over_asked = False
 
     def run(self, stopping: threading.Event) -> None:
         """Until the process stops: be the driver, or wait to become it."""
@@ -81,6 +84,23 @@ class Driver:
             self._rest()
             self._lock.release()
 
+    def leave(self, timeout_seconds: float) -> None:
+        """This process is about to end: lead no more, and know here who leads next. Bounded; called while requests are still answered."""
+        end = self._clock.monotonic() + timeout_seconds
+        if self.driving.is_set():
+            self._role.leave(True)
+        if not self.leading.is_set() or self._alone:
+            return
+        self._leaving.set()
+        self._signals.give(sig.DRIVE)
+        while not self._given_up.is_set() and (left := end - self._clock.monotonic()) > 0:
+            stamp = self._signals.stamp(sig.CATALOGUE)
+            if self._role.leader() not in (None, self._role.node_id):
+                _log.info("handed the leadership over to manager %s", self._role.leader())
+                return
+            self._signals.wait(sig.CATALOGUE, stamp, left)
+        _log.warning("nobody takes the leadership over")
+
     def _new_node(self) -> Node:
         return Node(heartbeat_seconds=self._heartbeat_seconds, election_timeout_seconds=self._election_timeout_seconds)
 
@@ -90,7 +110,9 @@ class Driver:
             self._look_due = now + PAUSE_SECONDS
             if not self._lock.held():
                 return False
-            self.driving.set()
+            if not self.driving.is_set():
+                self._role.leave(False)  # a process before this one may have said it
+                self.driving.set()
         return True
 
     def _rest(self) -> None:
@@ -110,6 +132,9 @@ class Driver:
         if self._node.role is Part.LEADER and asked != self._read_asked:
             steps.append(self._read(asked))
         self._read_asked = asked
+        if self._leaving.is_set() and self._node.role is Part.LEADER and not self._hand_over_asked:
+            self._hand_over_asked = True
+            steps.append(self._hand_over)
         if founded or self._timer_is_due(now):
             steps.append(self._tick(hurry=founded or self._alone))
         elif not steps and stamp != self._seen:
@@ -138,7 +163,7 @@ class Driver:
     def _decide(self, desk: Desk, steps: deque[Step]) -> tuple[list[Ready], Applied]:
         readies = []
         while steps:
-            with contextlib.suppress(NotLeaderError, OverloadedError):  # of a fresh read: who asked asks again
+            with contextlib.suppress(NotLeaderError, OverloadedError, RefusedError):  # of a fresh read or a hand-over: who asked waits in vain
                 steps.popleft()(desk.held)
             ready = self._node.ready()
             readies.append(ready)
@@ -157,6 +182,8 @@ class Driver:
             self._signals.give(sig.READ_CONFIRMED)
         for event in ready.events:
             _log.info("%s in term %d %s", event.name, event.term, event.detail, extra={"event": event.name, "term": event.term})
+            if event.name == "hand_over_given_up":
+                self._give_up()
 
     def _effects(self, done: Applied) -> None:
         metrics.APPLIED_INDEX.set(done.applied_index)
@@ -184,6 +211,17 @@ class Driver:
         timeout = 0.0 if hurry else self._election_timeout_seconds * random.uniform(1, 2)
         return lambda held: self._node.tick(held, now=self._clock.monotonic(), timeout_seconds=timeout)
 
+    def _hand_over(self, held: Held) -> None:
+        try:
+            self._node.hand_over(held, now=self._clock.monotonic())
+        except (NotLeaderError, RefusedError):
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        self._given_up.set()
+        self._signals.give(sig.CATALOGUE)
+
     def _advance(self, held: Held) -> None:
         self._node.advance(held, now=self._clock.monotonic())
 
@@ -197,7 +235,7 @@ class Driver:
         if self._node.role is Part.LEADER:
             return False
         started, self._started = self._started, True
-        return not started or now - self._role.contact().at >= self._least_silence()
+        return not started or self._role.is_chosen or now - self._role.contact().at >= self._least_silence()
 
     def _least_silence(self) -> float:
         return 0.0 if self._alone else self._election_timeout_seconds
@@ -212,6 +250,7 @@ class Driver:
     def _tell_role(self) -> None:
         """Let the other processes and threads know whether this manager leads."""
         term = self._node.term if self._node.role is Part.LEADER else 0
+        self._role.hand_over(self._node.handing_over)
         if term == self._role.led_term and bool(term) == self.leading.is_set():
             return
         if term:

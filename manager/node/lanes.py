@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 
 from manager.node.transport import Peers
-from manager.raft.messages import Append, Envelope, Reply, Request
+from manager.raft.messages import Append, Envelope, Reply, Request, TimeoutNow, TimeoutNowReply
 from myqueue.errors import LogFaultError, MyQueueError
 
 STOP_CHECK_SECONDS = 0.5
@@ -88,8 +88,13 @@ class Lanes:
                 level = logging.CRITICAL if isinstance(error, LogFaultError) else logging.WARNING
                 _log.log(level, "manager %d: %s", node_id, error.message, extra={"code": error.code})
             self._trouble[node_id] = error.code
+            if isinstance(request, TimeoutNow):
+                self._tell(node_id, TimeoutNowReply(request.term, taken=False))  # perhaps it was: then another leader shows itself
             return
         if self._trouble.pop(node_id, None):
             _log.info("manager %d answers again", node_id)
+        self._tell(node_id, reply)
+
+    def _tell(self, node_id: int, reply: Reply) -> None:
         self._answers.append((node_id, reply))
         self._answered()

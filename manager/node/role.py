@@ -13,9 +13,9 @@ from manager.raft.state import Contact
 from myqueue.clock import Clock
 from myqueue.errors import UnavailableError
 
-_TERM, _LEADER, _LED_TERM, _READ, _READ_INDEX = range(5)  # integers
-_CONTACT_AT, _LEADER_AT, _SINCE = range(5, 8)  # moments of the monotonic clock, which all processes of the machine share
-_FIELDS = 8
+_TERM, _LEADER, _LED_TERM, _READ, _READ_INDEX, _HANDED_OVER, _HANDING_OVER, _LEAVING = range(8)  # integers
+_CONTACT_AT, _LEADER_AT, _SINCE = range(8, 11)  # moments of the monotonic clock, which all processes of the machine share
+_FIELDS = 11
 
 
 class Role:
@@ -73,8 +73,19 @@ class Role:
         return max(0.0, self._clock.monotonic() - self._moments[_SINCE])
 
     def contact(self) -> Contact:
-        """The last sign of a leader or vote given, for the elections' timers."""
-        return Contact(self._moments[_CONTACT_AT], self._numbers[_LEADER] or None)
+        """The last sign of a leader or vote given, for the elections' timers; and of a hand-over."""
+        return Contact(self._moments[_CONTACT_AT], self._numbers[_LEADER] or None, self._numbers[_HANDED_OVER], self._numbers[_HANDING_OVER],
+                       bool(self._numbers[_LEAVING]))
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the leader that was heard last wants this manager to follow it at once."""
+        return self._numbers[_HANDED_OVER] >= max(1, self.term)
+
+    @property
+    def is_handing_over(self) -> bool:
+        """Whether this manager leads and is about to hand that over: it takes no commands."""
+        return self._numbers[_HANDING_OVER] != 0
 
     # --- what is noted, always after the commit ---
 
@@ -84,6 +95,7 @@ class Role:
         if contact.leader is not None:
             self._numbers[_TERM] = term
             self._moments[_LEADER_AT] = contact.at
+        self._numbers[_HANDED_OVER] = max(contact.handed_over, self._numbers[_HANDED_OVER])  # who noted another contact may not have seen it
         self._moments[_CONTACT_AT] = contact.at
 
     def lead(self, term: int) -> None:
@@ -92,13 +104,21 @@ class Role:
         self._moments[_SINCE] = self._clock.monotonic()
         self._numbers[_LED_TERM] = term
 
+    def hand_over(self, term: int) -> None:
+        """The term that this manager leads and hands over; 0: none (any more)."""
+        self._numbers[_HANDING_OVER] = term
+
+    def leave(self, leaving: bool) -> None:
+        """Whether the process that drives this manager is about to end."""
+        self._numbers[_LEAVING] = leaving
+
     def stop_leading(self) -> None:
         """This manager does not lead any more. What it reads was fresh at least until a majority could have left it."""
         if self.is_write_manager:
             now = self._clock.monotonic()
             self._moments[_LEADER_AT] = now - self._leader_kept_seconds
             self._moments[_SINCE] = now
-            self._numbers[_LED_TERM] = self._numbers[_LEADER] = 0
+            self._numbers[_LED_TERM] = self._numbers[_LEADER] = self._numbers[_HANDING_OVER] = 0
 
     # --- fresh reads: the driver confirms them for all processes ---
 

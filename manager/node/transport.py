@@ -47,6 +47,10 @@ class Peers:
         if isinstance(request, raft.VoteRequest):
             body = self._call(node_id, "POST", routes.I_RAFT_VOTE, raft.vote_to_json(request), timeout_seconds=timeout_seconds, repeatable=True)
             return raft.vote_reply_from_json(body)
+        if isinstance(request, raft.TimeoutNow):
+            body = self._call(node_id, "POST", routes.I_RAFT_TIMEOUT_NOW, raft.timeout_now_to_json(request), timeout_seconds=timeout_seconds,
+                              repeatable=True)
+            return raft.timeout_now_reply_from_json(body)
         assert isinstance(request, raft.Append), request
         body = self._call(node_id, "POST", routes.I_RAFT_APPEND, messages.append_to_json(request), timeout_seconds=timeout_seconds,
                           repeatable=True)

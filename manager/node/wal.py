@@ -24,7 +24,7 @@ from manager.node.signals import Signals
 from manager.raft.follower import handle
 from manager.raft.log import Proposal
 from manager.raft.membership import INIT_CLUSTER, REMOVE_MEMBER, SET_MEMBER, Member, Membership, changes_membership, in_force
-from manager.raft.messages import Reply, Request, VoteRequest
+from manager.raft.messages import Reply, Request, TimeoutNow, VoteRequest
 from manager.raft.proposal import Admission, Outcome, admit, plan_propose, proposal_outcome
 from manager.raft.state import Changes, Contact, Held, state_after
 from myqueue.clock import Clock
@@ -127,7 +127,7 @@ class Wal:
             self._role.note_contact(handled.contact, term)
         if self._role.leader() != known:
             self._signals.give(sig.CATALOGUE)
-        if done.commit_rose or handled.changes.term_vote is not None:
+        if done.commit_rose or handled.changes.term_vote is not None or isinstance(request, TimeoutNow):
             self._signals.give(sig.DRIVE, sig.APPLIED)
         return handled.reply
 

@@ -84,7 +84,8 @@ def plan_install(held: Held, offer: InstallSnapshot, *, now: float) -> Handled:
 def plan_take_over(held: Held, request: TimeoutNow, *, now: float) -> Handled:
     """Note that the leader wants this manager to follow it (thesis 3.10); the driver then asks for votes. Nothing changes on disk."""
     state = held.state
-    taken = request.term == state.current_term and not state.leading and held.membership.is_voter(state.node_id, state.disk_id)
+    may_lead = held.membership.is_voter(state.node_id, state.disk_id) and not held.contact.leaving
+    taken = request.term == state.current_term and not state.leading and may_lead
     contact = replace(_heard(held, now, request.leader), handed_over=request.term) if taken else None
     return Handled(Changes(), TimeoutNowReply(state.current_term, taken), contact)
 

@@ -63,6 +63,7 @@ class HandOver:
     until: float
     target: int | None = None  # who is to follow us, as long as it may
     sent_at: float = float("-inf")
+    refused: set[int] = field(default_factory=set)  # who does not want to follow, or is gone
 
 
 @dataclass(slots=True)
@@ -113,7 +114,8 @@ class Leadership:
         voters = held.membership.voters
         matched = {node: peer.progress.matched for node, peer in self.peers.items()
                    if peer.progress.holder is not None and voters.get(node) == peer.progress.disk_id
-                   and node in self.heard and self.heard[node].at >= now - seconds}
+                   and node in self.heard and self.heard[node].at >= now - seconds
+                   and (self.hand_over is None or node not in self.hand_over.refused)}
         if self.hand_over is not None and self.hand_over.target in matched:
             return self.hand_over.target
         return max(matched, key=lambda node: (matched[node], -node), default=None)
@@ -121,7 +123,9 @@ class Leadership:
     def pass_on(self, held: Held, *, now: float, commit: int, seconds: float) -> Envelope | None:
         """The word that ends this leadership, once the follower that is chosen holds all of this log and it is committed."""
         assert self.hand_over is not None
-        target = self.hand_over.target = self.successor(held, now=now, seconds=seconds)
+        target = self.successor(held, now=now, seconds=seconds)
+        if target != self.hand_over.target:
+            self.hand_over.target, self.hand_over.sent_at = target, float("-inf")
         if target is None or not self.peers[target].progress.matched == commit == held.log.end:
             return None
         if now - self.hand_over.sent_at < self.resend_seconds:

@@ -2,7 +2,8 @@
 
 One driver per manager owns a :class:`Node`. Its duties, in this order, for every step:
 
-1. lock ``raft_state``; load :class:`Held`; call **one** of ``tick``, ``step``, ``advance``, ``read``, ``change_member``, ``hand_over``; take ``ready()``;
+1. lock ``raft_state``; load :class:`Held`; call **one** of ``tick``, ``step``, ``advance``, ``read``, ``change_member``, ``hand_over``;
+   take ``ready()``;
 2. write ``ready.persist`` in the same transaction and commit. If that fails, or its outcome is unknown: ``abandon()``, and nothing is sent;
 3. only then send ``ready.send`` and the states of ``ready.snapshots``, answer ``ready.reads`` (once their index is applied), report ``ready.events``;
 4. apply the entries of ``ready.apply``, one transaction each with ``applied_index``;
@@ -121,7 +122,10 @@ class Node:
             self._follow(now, f"manager {source} is in term {term}")
         elif isinstance(reply, VoteReply):
             self._count_vote(held, source, reply, now)
-        elif isinstance(reply, AppendReply) and self._lead is not None and term == self._lead.term:
+        elif isinstance(reply, TimeoutNowReply):
+            if self._lead is not None and self._lead.hand_over is not None and not reply.taken:
+                self._lead.hand_over.refused.add(source)
+        elif self._lead is not None and term == self._lead.term:
             self._learn(held, source, reply, now)
         self._finish(held, now)
 
@@ -168,7 +172,7 @@ class Node:
         """End this leadership by giving it to the follower that has the most of the log (thesis 3.10), without an election timeout.
 
         From now on nothing new should be taken (``handing_over``); the follower is told to ask for votes when it holds all of the log and that
-        is committed. What has not succeeded within an election timeout is given up, and this manager leads on. Asking again begins anew.
+        is committed. What has not succeeded within an election timeout, or is refused by all, is given up, and this manager leads on.
 
         Raises:
             NotLeaderError: this manager does not lead.
@@ -261,8 +265,13 @@ class Node:
             self._request_votes(held, pre=True)
 
     def _may_campaign(self, held: Held) -> bool:
-        """A voter, or one whose removal is in its log but not committed: perhaps nobody else can bring that about (thesis 4.2.2)."""
+        """A voter, or one whose removal is in its log but not committed: perhaps nobody else can bring that about (thesis 4.2.2).
+
+        Not one that is about to end.
+        """
         state, membership = held.state, held.membership
+        if held.contact.leaving:
+            return False
         return membership.is_voter(state.node_id, state.disk_id) or membership.index > state.commit_index
 
     def _campaign(self, held: Held, now: float) -> None:
@@ -328,7 +337,7 @@ class Node:
         going = self._lead.hand_over
         if going is None:
             return []
-        if now >= going.until:
+        if now >= going.until or self._lead.successor(held, now=now, seconds=self._election_timeout_seconds) is None:
             self._lead.hand_over = None
             self._report("hand_over_given_up", self._lead.term)
             return []

@@ -29,6 +29,7 @@ class Contact:
     leader: int | None = None
     handed_over: int = 0  # the term whose leader told this manager to ask for votes at once
     handing_over: int = 0  # the term that this manager leads and hands over: it takes no commands meanwhile
+    leaving: bool = False  # this manager is about to end: it does not want to lead
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQ = "Producer-Id", "Producer-Epoch", "Pr
 START_OFFSET, END_OFFSET, EPOCH = "MyQueue-Start-Offset", "MyQueue-End-Offset", "MyQueue-Epoch"  # of a read's answer
 NODE = "MyQueue-Node"  # which node answered, e.g. manager-2
 APPLIED_INDEX, FRESHNESS = "MyQueue-Applied-Index", "MyQueue-Freshness-Seconds"  # how fresh a manager's answer is
-MIN_INDEX = "MyQueue-Min-Index"  # asks a manager to answer as of this index or later
+MIN_INDEX = "MyQueue-Min-Index"  # asks a manager to answer as of this index or later, or with 503
+PREFER_INDEX = "MyQueue-Prefer-Index"  # asks a manager that hears the leader to wait a moment for this index, and to answer in any case
+NOT_TAKEN = "MyQueue-Not-Taken"  # "1" on a 503 of a node that is about to end: nothing was done, another node may be asked at once
 
 # --- every process ---
 LIVEZ, READYZ, METRICS = "/livez", "/readyz", "/metrics"
@@ -37,6 +39,7 @@ I_PROPOSE = "/internal/propose"  # POST, on the write manager: {command, client_
 I_RAFT_APPEND = "/internal/raft/append"  # POST, on a manager
 I_RAFT_VOTE = "/internal/raft/vote"
 I_PROMISE = "/internal/partitions/promise"  # POST, on a broker: {promises: […]}
+I_RAFT_TIMEOUT_NOW = "/internal/raft/timeout-now"
 I_APPOINT = "/internal/partitions/appoint"  # POST, on a broker: {appointments: […]}
 I_DROP = "/internal/partitions/drop"  # POST, on a broker: {topic_ids: […]}
 I_RECORDS = "/internal/partitions/{topic_id}/{partition}/records"  # POST: append by identity

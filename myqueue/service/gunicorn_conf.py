@@ -60,11 +60,13 @@ class _Server(BaseApplication):  # type: ignore[misc]
 
 def _post_worker_init(worker: Any) -> None:
     lifecycle = worker.wsgi.extensions["lifecycle"]
-    lifecycle.start()
+    lifecycle.start(end=lambda: os.kill(os.getpid(), signal.SIGTERM))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         before = signal.getsignal(number)
 
         def handler(received: int, frame: Any, before: Any = before) -> None:
+            if not lifecycle.may_end():
+                return
             lifecycle.stopping.set()
             if callable(before):
                 before(received, frame)

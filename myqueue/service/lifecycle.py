@@ -22,6 +22,8 @@ class Lifecycle:
         self._threads: list[threading.Thread] = []
         self._targets: list[tuple[str, Callable[[threading.Event], None]]] = []
         self._closers: list[Callable[[], None]] = []
+        self._leavers: list[tuple[str, Callable[[], None]]] = []
+        self._told, self._left = threading.Event(), threading.Event()
 
     def thread(self, name: str, target: Callable[[threading.Event], None]) -> None:
         """Run ``target(stopping)`` in a thread from ``start`` on; it returns soon after ``stopping`` is set."""
@@ -44,11 +46,37 @@ class Lifecycle:
         """Call ``close`` after the threads have ended, last added first."""
         self._closers.append(close)
 
-    def start(self) -> None:
+    def before_stop(self, name: str, action: Callable[[], None]) -> None:
+        """Call ``action``, which is bounded, once the process was told to end and before it stops to answer requests. In the order given."""
+        self._leavers.append((name, action))
+
+    def may_end(self) -> bool:
+        """The process was told to end. False while what comes before that is under way: it is told again when that is done. For signal handlers."""
+        if self._leavers and not self._left.is_set():
+            self._told.set()  # nobody but the waiting thread takes this event's lock: a handler may interrupt anything
+            return False
+        return True
+
+    def start(self, end: Callable[[], None] | None = None) -> None:
+        """Begin. ``end`` tells this process to end; it is called after what was given to ``before_stop``."""
+        if self._leavers and end is not None:
+            threading.Thread(target=_guarded, args=("leaving", lambda _: self._leave(end), self.stopping), name="leaving", daemon=True).start()
         for name, target in self._targets:
             thread = threading.Thread(target=_guarded, args=(name, target, self.stopping), name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
+
+    def _leave(self, end: Callable[[], None]) -> None:
+        while not self._told.wait(STOP_TIMEOUT_SECONDS):
+            if self.stopping.is_set():
+                return  # ended without being told
+        for name, action in self._leavers:
+            try:
+                action()
+            except MyQueueError as error:
+                _log.warning("%s: %s", name, error.message, extra={"code": error.code})
+        self._left.set()
+        end()
 
     def stop(self) -> None:
         self.stopping.set()

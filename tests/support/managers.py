@@ -69,6 +69,12 @@ class ManagerProcess:
     def stop(self) -> None:
         self._signal(signal.SIGTERM)
 
+    def end(self, number: signal.Signals) -> None:
+        """As a shell or a supervisor would: the signal goes to the process itself, which ends its workers."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        assert self.process.wait(TIMEOUT_SECONDS) == 0, self.log()
+
     def pause(self) -> None:
         assert self.process is not None
         os.killpg(self.process.pid, signal.SIGSTOP)

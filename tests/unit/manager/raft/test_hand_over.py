@@ -72,6 +72,17 @@ def test_after_an_election_timeout_it_is_given_up_and_commands_are_taken_again()
     assert plan_propose(desk.held(), (Proposal({"type": "x"}),)).insert
 
 
+def test_one_that_refuses_is_passed_over_and_with_none_left_it_is_given_up_at_once() -> None:
+    """It is about to end too, or cannot be reached."""
+    desk = leader()
+    desk.matched(2, 2)
+    desk.matched(3, 2)
+    assert words(hand_over(desk)) == [Envelope(1, 2, TimeoutNow(2, 1))]
+    assert words(desk.hear(2, TimeoutNowReply(2, False))) == [Envelope(1, 3, TimeoutNow(2, 1))]
+    assert [event.name for event in desk.hear(3, TimeoutNowReply(2, False)).events] == ["hand_over_given_up"]
+    assert (desk.node.role, desk.node.handing_over) == (Role.LEADER, 0)
+
+
 @pytest.mark.parametrize("fields", [{"membership": members(3, learners=(2, 3))}, {"membership": members(1)}])
 def test_only_a_voter_that_was_heard_can_follow(fields: dict) -> None:
     desk = Desk(**fields)
@@ -125,6 +136,12 @@ def test_a_word_of_another_term_is_not_taken(term: int) -> None:
     desk = Desk()
     assert told(desk, term) == TimeoutNowReply(1, False)
     assert desk.tick().send == ()
+
+
+def test_who_is_about_to_end_does_not_take_it_and_asks_for_no_votes() -> None:
+    desk = Desk(contact=Contact(0.0, leaving=True))
+    assert told(desk) == TimeoutNowReply(1, False)
+    assert desk.time_out().send == ()
 
 
 def test_one_without_a_vote_does_not_take_it() -> None:
