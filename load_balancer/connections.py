@@ -13,7 +13,7 @@ import select
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from .core.routing import Backend
 
 IDLE_SECONDS_MAX = 30.0  # below the backends' keep-alive of 75 s
 PIECE_BYTES = 65_536
+LOOK_SECONDS = 0.25  # between looks whether it is still of use to wait
 
 Body = bytes | Iterable[bytes]
 
@@ -94,7 +95,8 @@ class Connections:
         self._lock = threading.Lock()
         self._backlogs: dict[str, _Backlog] = {}
 
-    def exchange(self, backend: Backend, method: str, head: bytes, body: Body, *, timeout_seconds: float) -> Answer:
+    def exchange(self, backend: Backend, method: str, head: bytes, body: Body, *, timeout_seconds: float,
+                 is_lost: Callable[[], bool] | None = None) -> Answer:
         """Send a request once and return its answer, the body still unread.
 
         Args:
@@ -102,24 +104,34 @@ class Connections:
             body: bytes, or pieces already framed as the head says. An error that their source raises is passed on, and the
                 unfinished request is cut off, so that the backend does not carry it out.
             timeout_seconds: bound on each wait for the backend.
+            is_lost: asked now and then while the backend does not answer: true where it is known that it will not.
 
         Raises:
             OverloadedError: the backend has too many requests of ours in hand. Nothing was sent.
             UnreachableError: no connection could be made. Nothing was sent.
-            OutcomeUnknownError: the connection broke or no answer came in time; ``timed_out`` tells them apart.
+            OutcomeUnknownError: the connection broke, the backend is lost, or no answer came in time; ``timed_out`` tells the last apart.
         """
         held = self._take(backend)
         try:
             held.sock.settimeout(timeout_seconds)
             response = http.client.HTTPResponse(held.sock, method=method)
             with _mapped(backend):
-                _send(held.sock, head, body, response)
+                _send(held.sock, head, body, response, lambda: self._await(held.sock, timeout_seconds, is_lost))
             if not isinstance(body, bytes) and not (method == "POST" and 200 <= response.status < 300):
                 response.will_close = True  # of a long body that it may not have read, a backend closes its end in a moment
         except BaseException:
             held.give_back(reusable=False)
             raise
         return Answer(backend, response, held)
+
+    def _await(self, sock: socket.socket, timeout_seconds: float, is_lost: Callable[[], bool] | None) -> None:
+        """Until an answer begins. Raises _LostError, TimeoutError."""
+        end = self._clock.monotonic() + timeout_seconds
+        while is_lost is not None and not _is_readable(sock, min(LOOK_SECONDS, timeout_seconds)):
+            if is_lost():
+                raise _LostError
+            if self._clock.monotonic() >= end:
+                raise TimeoutError
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -186,13 +198,17 @@ class _Held:
             self._connections.give_back(self._backlog, self.sock, reusable=reusable)
 
 
-def _is_readable(sock: socket.socket) -> bool:
+class _LostError(Exception):
+    """The backend will not answer."""
+
+
+def _is_readable(sock: socket.socket, wait_seconds: float = 0.0) -> bool:
     poller = select.poll()
     poller.register(sock, select.POLLIN)
-    return bool(poller.poll(0))
+    return bool(poller.poll(wait_seconds * 1_000))
 
 
-def _send(sock: socket.socket, head: bytes, body: Body, response: http.client.HTTPResponse) -> None:
+def _send(sock: socket.socket, head: bytes, body: Body, response: http.client.HTTPResponse, wait: Callable[[], None]) -> None:
     """Write the request and read the head of the answer. A backend may answer, and close, before it has read all."""
     pieces = iter((head + body,)) if isinstance(body, bytes) else _joined(head, body)
     for piece in pieces:
@@ -202,6 +218,7 @@ def _send(sock: socket.socket, head: bytes, body: Body, response: http.client.HT
             response.begin()
             response.will_close = True
             return
+    wait()
     response.begin()
 
 
@@ -214,6 +231,8 @@ def _joined(head: bytes, body: Iterable[bytes]) -> Iterator[bytes]:
 def _mapped(backend: Backend) -> Iterator[None]:
     try:
         yield
+    except _LostError as error:
+        raise OutcomeUnknownError(f"{backend.component} does not answer any more", component=backend.component) from error
     except TimeoutError as error:
         raise OutcomeUnknownError(f"no answer from {backend.component} in time", component=backend.component, timed_out=True) from error
     except (OSError, http.client.HTTPException) as error:

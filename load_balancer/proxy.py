@@ -23,6 +23,7 @@ from .upstreams import Upstreams
 
 WHOLE_BYTES_MAX = 65_536  # a body up to here is held in memory: read before a backend is bothered, and sent again where that is safe
 CHUNK_READ_BYTES = 4_096  # of a chunked upload: small, so that what has arrived is passed on soon
+PLAIN = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_PATHS = frozenset({routes.LIVEZ, routes.READYZ, routes.METRICS})
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
                         "transfer-encoding", "upgrade"})
@@ -62,13 +63,15 @@ class Proxy:
 
     def _first_answer(self, chosen: Route, target: str) -> Answer:
         """Try the backends in turn. The next one only if the last got no byte, or if the request may be repeated."""
-        timeout_seconds = self._broker_timeout_seconds if chosen.destination is Destination.LEADER else self._manager_timeout_seconds
+        to_broker = chosen.destination is Destination.LEADER
+        timeout_seconds = self._broker_timeout_seconds if to_broker else self._manager_timeout_seconds
         body, framing = body_of(request)
-        head = head_of(request, target, framing)
+        head = head_of(request, target, framing, self._as_written(chosen))
         failure: MyQueueError | None = None
         for backend in _attempts(chosen, repeatable=isinstance(body, bytes)):
             try:
-                answer = self._connections.exchange(backend, request.method, head, body, timeout_seconds=timeout_seconds)
+                answer = self._connections.exchange(backend, request.method, head, body, timeout_seconds=timeout_seconds,
+                                                    is_lost=None if to_broker else lambda backend=backend: self._upstreams.is_lost(backend))
             except UnreachableError as error:
                 self._upstreams.failed(backend, error)
                 failure = error
@@ -80,9 +83,27 @@ class Proxy:
             else:
                 if answer.status == 503:
                     self._upstreams.suspect()  # it may no longer lead
+                    if _header(answer, routes.NOT_TAKEN) and isinstance(body, bytes) and backend != chosen.backends[-1]:
+                        answer.close()  # it is about to end, and has not begun with it
+                        continue
+                elif not to_broker and request.method not in PLAIN:
+                    self._note_index(answer)
                 return answer
         assert failure is not None, "a route names one backend at least"
         raise failure
+
+    def _as_written(self, chosen: Route) -> int | None:
+        """The index that a plain read of metadata should show, so that a client reads what it has just written."""
+        if chosen.destination is Destination.LEADER or not chosen.repeatable:
+            return None
+        if routes.MIN_INDEX in request.headers or routes.PREFER_INDEX in request.headers:
+            return None
+        return self._upstreams.wanted_index()
+
+    def _note_index(self, answer: Answer) -> None:
+        index = _header(answer, routes.APPLIED_INDEX)
+        if index is not None and index.isdecimal():
+            self._upstreams.wrote(int(index))
 
 
 def make_blueprint(proxy: Proxy) -> Blueprint:
@@ -116,8 +137,8 @@ def path_of(target: str) -> str:
     return unquote_to_bytes(target.partition("?")[0].encode("latin-1")).decode("utf-8", "replace")
 
 
-def head_of(incoming: Request, target: str, framing: tuple[str, str] | None) -> bytes:
-    """Request line and headers as they are sent on."""
+def head_of(incoming: Request, target: str, framing: tuple[str, str] | None, index: int | None = None) -> bytes:
+    """Request line and headers as they are sent on; ``index`` is what a read should show."""
     named = _names_in([incoming.headers.get("Connection", "")]) - {"host"}
     lines = [f"{incoming.method} {target} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in incoming.headers.items() if name.lower() not in _NOT_SENT_ON | named]
@@ -126,6 +147,8 @@ def head_of(incoming: Request, target: str, framing: tuple[str, str] | None) -> 
     through = [*incoming.headers.getlist("X-Forwarded-For"), incoming.remote_addr or "unknown"]
     lines.append(f"X-Forwarded-For: {', '.join(through)}")
     lines.append(f"{routes.REQUEST_ID}: {g.request_id}")
+    if index is not None:
+        lines.append(f"{routes.PREFER_INDEX}: {index}")
     if framing:
         lines.append(f"{framing[0]}: {framing[1]}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
@@ -157,6 +180,10 @@ def _chunks(pieces: Iterator[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         yield b"%x\r\n%b\r\n" % (len(piece), piece)
     yield b"0\r\n\r\n"
+
+
+def _header(answer: Answer, name: str) -> str | None:
+    return next((value for key, value in answer.headers if key.lower() == name.lower()), None)
 
 
 def _names_in(values: Iterable[str]) -> set[str]:

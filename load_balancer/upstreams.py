@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,10 +17,12 @@ from myqueue.protocol import routes, wire
 from myqueue.protocol.types import ClusterSnapshot
 
 from .core.health import Health
-from .core.routing import WRITE, Backend, Manager, View, led_by
+from .core.routing import WRITE, Backend, Manager, View, is_lost, led_by
 
 POLLS_AT_ONCE = 8
 STOP_CHECK_SECONDS = 0.25
+WAITING_INTERVAL_SECONDS = 0.5  # between looks at the managers while a request waits for one
+INDEX_KEPT_SECONDS = 10.0  # a manager that has not applied a write by then is cut off, and says how old it is
 _log = logging.getLogger(__name__)
 
 
@@ -35,6 +37,10 @@ class Upstreams:
         self._lock = threading.Lock()
         self._view = View(self._seeds)
         self._due = threading.Event()
+        self._looked_at = float("-inf")
+        self._polled: set[str] = set()  # a poll of these is under way
+        self._indexes: dict[str, tuple[str, int] | None] = {}  # (cluster, applied index) as each manager said it last
+        self._written: tuple[int, float] | None = None  # the index behind the last write that was answered, and when
         self._polls = ThreadPoolExecutor(POLLS_AT_ONCE, thread_name_prefix="poll")
 
     @property
@@ -52,14 +58,38 @@ class Upstreams:
             stopping.wait(min(self._interval_seconds, STOP_CHECK_SECONDS) / 5)  # a failing backend cannot make this a busy loop
 
     def refresh(self) -> None:
-        """Poll every manager, then take the table of the first, most likely to know it, that is not behind what is known."""
-        list(self._polls.map(self._poll, self._known()))
+        """Poll every manager; where one is ahead of the table, take that of the first, most likely to know it, that is not behind.
+
+        One that does not answer is not waited for longer than an interval, and not asked again meanwhile.
+        """
+        self._looked_at = self._clock.monotonic()
+        wait([self._polls.submit(self._poll, manager) for manager in self._to_poll()], timeout=self._interval_seconds)
+        if not self._is_behind():
+            return
         for manager in self._by_knowledge():
             try:
                 if self._learn(*self._table_of(manager)):
                     return
             except MyQueueError as error:
                 _log.warning("no routing table from %s: %s", manager.backend.component, error.message)
+
+    def is_lost(self, backend: Backend) -> bool:
+        """Whether it is no use to wait for this manager any longer. While that is asked, the managers are looked at more often."""
+        now = self._clock.monotonic()
+        if now - self._looked_at >= WAITING_INTERVAL_SECONDS:
+            self._due.set()
+        return is_lost(self._view, backend.url, now=now)
+
+    def wrote(self, index: int) -> None:
+        """A manager has answered a write, having applied this index."""
+        with self._lock:
+            known = self._written
+            self._written = (max(index, known[0]) if known else index, self._clock.monotonic())
+
+    def wanted_index(self) -> int | None:
+        """What a read is to show: the last writes that went through this process; None where they are long past."""
+        written = self._written
+        return written[0] if written is not None and self._clock.monotonic() - written[1] <= INDEX_KEPT_SECONDS else None
 
     def refresh_topic(self, topic: str) -> None:
         """Ask the managers for the partitions of one topic, at once. Raises UnavailableError where none answers."""
@@ -112,8 +142,30 @@ class Upstreams:
         health = self._view.health
         return sorted((m for m in self._known() if health.is_live(m.url)), key=lambda manager: manager.role != WRITE)
 
+    def _to_poll(self) -> list[Manager]:
+        with self._lock:
+            chosen = [manager for manager in self._known() if manager.url not in self._polled]
+            self._polled.update(manager.url for manager in chosen)
+            return chosen
+
+    def _is_behind(self) -> bool:
+        """Whether a manager has applied more than the table shows, or belongs to another cluster, or does not say."""
+        snapshot = self._view.snapshot
+        if snapshot is None:
+            return True
+        said = [self._indexes.get(manager.url) for manager in self._known() if self._view.health.is_live(manager.url)]
+        return any(one is None or one[0] != snapshot.cluster_id or one[1] > snapshot.version for one in said)
+
     def _poll(self, manager: Manager) -> None:
+        try:
+            self._ask(manager)
+        finally:
+            with self._lock:
+                self._polled.discard(manager.url)
+
+    def _ask(self, manager: Manager) -> None:
         name = manager.backend.component
+        self._note(name, lambda health: health.asked(manager.url, now=self._clock.monotonic()))
         try:
             told = call(self._transport, "GET", manager.url + routes.READYZ, read_timeout_seconds=self._poll_timeout_seconds, repeatable=True)
         except OutcomeUnknownError as error:
@@ -124,6 +176,7 @@ class Upstreams:
             self._note(name, lambda health: health.failed(manager.url, reason=reason, now=self._clock.monotonic()))
         else:
             self._note(name, lambda health: health.answered(manager.url))
+            self._indexes[manager.url] = (told["cluster_id"], told["applied_index"]) if "applied_index" in told else None
             self._follow(told.get("leader"), told.get("term"))
 
     def _follow(self, leader: int | None, term: int | None) -> None:
@@ -147,7 +200,8 @@ class Upstreams:
             if old is not None and old.cluster_id == snapshot.cluster_id and old.version > snapshot.version:
                 return False
             if old is not None and old.cluster_id != snapshot.cluster_id:
-                view = replace(view, term=0, leader=None)  # another cluster, whose terms begin anew
+                view = replace(view, term=0, leader=None)  # another cluster, whose terms and indexes begin anew
+                self._written = None
             self._view = led_by(replace(view, snapshot=snapshot, managers=managers or view.managers))
         return True
 

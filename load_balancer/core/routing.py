@@ -18,6 +18,8 @@ from myqueue.protocol.types import ClusterSnapshot, TopicPartition
 from .health import Health
 
 WRITE, READ = "write", "read"  # a manager's role, as /v1/cluster says it
+FROZEN_SECONDS = 2.0  # a manager that is silent for so long is not waited for
+REPLACED_SECONDS = 1.0  # nor one that is silent for so long while another one leads
 
 
 class Face(Enum):
@@ -86,9 +88,16 @@ def led_by(view: View) -> View:
     return replace(view, managers=tuple(replace(one, role=WRITE if one.node_id == view.leader else READ) for one in view.managers))
 
 
+def is_lost(view: View, url: str, *, now: float) -> bool:
+    """Whether it is no use to wait longer for what was sent to this manager: it does not even answer polls."""
+    silent = view.health.silent_seconds(url, now)
+    another_leads = view.leader is not None and any(one.role == WRITE and one.url != url for one in view.managers)
+    return silent >= FROZEN_SECONDS or (another_leads and silent >= REPLACED_SECONDS)
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Backends in the order to try. The next one only when the connection to the last was never made, or if ``repeatable``.
+    """Backends in the order to try. The next one only when the last surely did nothing (no connection, not taken), or if ``repeatable``.
 
     ``repeatable`` is true for plain reads, where doing it twice does no harm. It is never true for a consume.
     """
@@ -196,28 +205,18 @@ def _unknown(partition: TopicPartition, snapshot: ClusterSnapshot) -> NotFoundEr
 
 
 def _managers(destination: Destination, view: View, turn: int) -> list[Backend]:
+    """Who may answer, in the order to try. Every manager takes a write: one that does not lead passes it on, or waits for a leader."""
     live = [manager for manager in view.managers if view.health.is_live(manager.url)]
-    writers = [manager.backend for manager in live if manager.role == WRITE]
-    readers = [manager.backend for manager in live if manager.role != WRITE]
+    writers = [manager for manager in live if manager.role == WRITE]
+    readers = [manager for manager in live if manager.role != WRITE]
     if readers:
         first = turn % len(readers)
         readers = readers[first:] + readers[:first]
-    if destination is Destination.WRITER:
-        if not writers:
-            raise _no_writer(view)
-        return writers[:1]
-    backends = writers + readers if destination is Destination.FRESHEST else readers + writers
+    order = readers + writers if destination is Destination.READER else writers + readers
+    backends = [manager.backend for manager in sorted(order, key=lambda manager: view.health.is_slow(manager.url))]
     if not backends:
         raise UnavailableError("no manager answers: " + ", ".join(_ejections(view)), component="managers")
     return backends
-
-
-def _no_writer(view: View) -> UnavailableError:
-    known = next((manager for manager in view.managers if manager.role == WRITE), None)
-    if known is None:
-        return UnavailableError("no write manager is known now", component="write manager")
-    component = known.backend.component
-    return UnavailableError(f"the write manager, {component}, does not answer: {view.health.ejected[known.url].reason}", component=component)
 
 
 def _ejections(view: View) -> list[str]:

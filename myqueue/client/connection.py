@@ -19,6 +19,7 @@ from .transport import READ_TIMEOUT_SECONDS, RequestsTransport, Response, Transp
 T = TypeVar("T")
 STALE_ROUTE = (NotLeaderError, UnreachableError, UnknownPartitionError, UnknownTopicError)
 REFRESH_INTERVAL_SECONDS = 0.2  # failures in a burst ask for the picture once
+INDEX_KEPT_SECONDS = 10.0  # for so long reads ask for what was written; by then every manager that is not cut off has it
 
 
 class Connection:
@@ -36,6 +37,7 @@ class Connection:
         self._topics: set[str] = set()
         self._refreshed_at = float("-inf")
         self.is_stale = True  # a failure spoke against the picture
+        self._written = (0, float("-inf"))  # the metadata index behind the last write that was answered, and when
 
     def __repr__(self) -> str:
         return f"Connection({self.endpoints!r})"
@@ -44,14 +46,21 @@ class Connection:
 
     def call(self, method: str, path: str, *, json: Any = None, params: Mapping[str, Any] | None = None,
              read_timeout_seconds: float = READ_TIMEOUT_SECONDS, repeatable: bool = True) -> Any:
-        """One JSON call by way of an address that was given. Raises MyQueueError."""
+        """One JSON call by way of an address that was given. A read shows what this client wrote just before. Raises MyQueueError."""
+        now = self.clock.monotonic()
         with self._lock:
-            base = self.endpoints.bootstrap_url(self.clock.monotonic())
-        headers = None if json is None else {"Content-Type": "application/json"}
+            base, (index, written_at) = self.endpoints.bootstrap_url(now), self._written
+        headers = {} if json is None else {"Content-Type": "application/json"}
+        if method == "GET" and now - written_at <= INDEX_KEPT_SECONDS:
+            headers[routes.PREFER_INDEX] = str(index)
         body = None if json is None else jsonlib.dumps(json).encode()
         answer = self._exchange(base, method, path, params=params, headers=headers, body=body,
                                 read_timeout_seconds=read_timeout_seconds, repeatable=repeatable)
         raise_for(answer)
+        applied = answer.headers.get(routes.APPLIED_INDEX, "")
+        if method != "GET" and applied.isdecimal():
+            with self._lock:
+                self._written = (max(int(applied), self._written[0]), self.clock.monotonic())
         return answer.json() if answer.body else {}
 
     def persistently(self, attempt: Callable[[], T], timeout_seconds: float) -> T:

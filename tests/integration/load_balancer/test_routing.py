@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import collections
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import requests
 
 from tests.support.raw_http import RawConnection
 from tests.support.service import Service
-from tests.support.upstream import FakeCluster, Upstream
+from tests.support.upstream import FakeCluster, Received, Reply, Upstream, as_json
 from tests.support.waiting import wait_until
 
 
@@ -98,14 +102,15 @@ def test_without_read_managers_the_write_manager_reads(cluster: FakeCluster, bal
     assert {"manager-1"} == {node_of(ask(balancer, "GET", "/topics")) for _ in range(5)}
 
 
-def test_without_the_write_manager_writes_are_refused_by_name_and_reads_go_on(cluster: FakeCluster, balancer: Service) -> None:
+def test_without_the_write_manager_another_manager_takes_the_write_and_reads_go_on(cluster: FakeCluster, balancer: Service) -> None:
+    """It waits for the next leader, or says that there is none."""
     cluster.managers[1].stop()
     for _ in range(2):  # found out by the request, then known
-        answer = ask(balancer, "POST", "/topics", json={"topic": "x"})
-        assert (503, "1") == (answer.status_code, answer.headers["Retry-After"])
-        body = answer.json()
-        assert ("failure", "not_done", "manager-1") == (body["status"], body["outcome"], body["component"])
-        assert "manager-1" in body["message"]
+        assert node_of(ask(balancer, "POST", "/topics", json={"topic": "x"})) in ("manager-2", "manager-3")
+    for number in (2, 3):
+        cluster.managers[number].answer = lambda received: as_json({"status": "failure", "outcome": "not_done"}, 503)
+    assert (503, "not_done") == ((answer := ask(balancer, "POST", "/topics")).status_code, answer.json()["outcome"])
+    cluster.reset()
     assert node_of(ask(balancer, "GET", "/topics")) in ("manager-2", "manager-3")
     assert node_of(ask(balancer, "GET", "/health")) in ("manager-2", "manager-3")
 
@@ -116,6 +121,78 @@ def test_a_new_write_manager_is_followed(cluster: FakeCluster, balancer: Service
     cluster.managers[1].stop()
     cluster.managers[3].hang_up()
     assert "manager-3" == node_of(ask(balancer, "POST", "/topics"))
+
+
+def test_a_write_to_a_frozen_manager_is_given_up_when_another_one_leads(cluster: FakeCluster, balancer: Service) -> None:
+    """It is *unknown* after a second or two, not after the whole bound of a manager's answer; the next one goes to the new leader."""
+    told = {"status": "ready", "cluster_id": "c", "applied_index": 1, "term": 1, "leader": 1}
+    frozen, thaw = threading.Event(), threading.Event()
+
+    def manager(number: int) -> Callable[[Received], Reply]:
+        def answer(received: Received) -> Reply:
+            if frozen.is_set() and number == 1:
+                thaw.wait(20)
+            if received.path == "/readyz":
+                return as_json({**told, **({"term": 2, "leader": 2} if frozen.is_set() else {})})
+            return default(received)
+        default = cluster.managers[number].answer
+        return answer
+
+    for number, one in cluster.managers.items():
+        one.answer = manager(number)
+    assert "manager-1" == node_of(ask(balancer, "POST", "/topics"))
+    frozen.set()
+    try:
+        began = time.monotonic()
+        answer = ask(balancer, "POST", "/topics")
+        assert (503, "unknown", "manager-1") == (answer.status_code, answer.json()["outcome"], answer.json()["component"])
+        assert "1" == answer.headers["Retry-After"]
+        assert time.monotonic() - began < 1.9
+        assert "manager-2" == node_of(ask(balancer, "POST", "/topics"))
+        for _ in range(4):  # the frozen one is a read manager now, and a safe read goes on to the next
+            assert node_of(ask(balancer, "GET", "/topics")) in ("manager-2", "manager-3")
+    finally:
+        thaw.set()
+
+
+def test_what_a_manager_that_ends_has_not_taken_goes_to_the_next(cluster: FakeCluster, balancer: Service) -> None:
+    """Whatever it is: nothing was done with it."""
+    for number in (1, 2):
+        cluster.managers[number].answer = lambda received: Reply(503, b"{}", (("MyQueue-Not-Taken", "1"),))
+    assert "manager-3" == node_of(ask(balancer, "POST", "/topics", json={"topic": "x"}))
+    assert {"manager-3"} == {node_of(ask(balancer, "GET", "/consumer/consume")) for _ in range(4)}
+    assert '{"topic": "x"}' == cluster.managers[3].received[0].body.decode()
+
+
+def test_the_table_is_fetched_only_when_a_manager_is_ahead_of_it(cluster: FakeCluster, balancer: Service) -> None:
+    """What the managers say when they are asked whether they are ready tells whether there is anything new."""
+    said = {"status": "ready", "cluster_id": "c", "applied_index": 1, "term": 1, "leader": 1}
+    for one in cluster.managers.values():
+        one.answer = lambda received, default=one.answer: as_json(said) if received.path == "/readyz" else default(received)
+    polls = [one.polls for one in cluster.managers.values()]
+    counts = lambda path: sum(request.path == path for one in polls for request in list(one))  # noqa: E731
+    wait_until(lambda: all(any(request.path == "/readyz" for request in list(one)) for one in polls), what="all to be asked anew")
+    looks, fetched = counts("/readyz"), counts("/v1/cluster")
+    wait_until(lambda: counts("/readyz") > looks + 12, what="some looks")
+    assert counts("/v1/cluster") <= fetched + 1  # one may have been under way
+    cluster.topics["logs"], cluster.version = [2, 1], 2
+    said["applied_index"] = 2
+    wait_until(lambda: node_of(ask(balancer, "GET", "/v1/topics/logs/partitions/0")) == "broker-2", what="the new table")
+
+
+def test_a_plain_read_asks_for_the_index_of_the_last_write(cluster: FakeCluster, balancer: Service) -> None:
+    """So that a list shows what was created just now, whichever manager answers; what a client asks for itself stands."""
+    index = ("MyQueue-Applied-Index", "41")
+    for one in cluster.managers.values():
+        one.answer = lambda received, default=one.answer: replace(reply := default(received), headers=(*reply.headers, index))
+    ask(balancer, "GET", "/topics")
+    ask(balancer, "POST", "/topics")
+    for headers in ({}, {"MyQueue-Min-Index": "7"}, {}):
+        ask(balancer, "GET", "/v1/topics", headers=headers)
+    ask(balancer, "GET", "/consumer/consume")
+    wanted = [(request.path, request.header("MyQueue-Prefer-Index"), request.header("MyQueue-Min-Index")) for request in cluster.received()]
+    assert sorted(wanted, key=str) == sorted([("/topics", None, None), ("/topics", None, None), ("/v1/topics", "41", None), ("/v1/topics", None, "7"),
+                                              ("/v1/topics", "41", None), ("/consumer/consume", None, None)], key=str)
 
 
 def test_with_no_manager_at_all_everything_is_503_and_the_balancer_says_so_of_itself(cluster: FakeCluster, balancer: Service) -> None:

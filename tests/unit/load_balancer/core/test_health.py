@@ -38,3 +38,11 @@ def test_a_change_leaves_the_old_value_as_it_was() -> None:
     before = Health()
     before.failed(A, reason="refused", now=1.0)
     assert before.is_live(A)
+
+
+def test_how_long_a_backend_is_silent_counts_from_the_first_poll_without_an_answer() -> None:
+    health = Health().asked("a", now=1.0).asked("a", now=3.0).was_slow("a", reason="slow", now=3.0)
+    assert (4.0, 0.0) == (health.silent_seconds("a", 5.0), health.silent_seconds("b", 5.0))
+    assert (True, False) == (health.is_slow("a"), health.is_slow("b"))
+    assert Health() == health.answered("a")
+    assert 0.0 == health.failed("a", reason="refused", now=5.0).silent_seconds("a", 6.0)

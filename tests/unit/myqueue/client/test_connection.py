@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from myqueue.client.connection import Connection
+from myqueue.client.transport import Response
 from myqueue.errors import BadRequestError, NotFoundError, OutcomeUnknownError, UnavailableError, UnreachableError
 from myqueue.protocol.types import TopicPartition
 from myqueue.testing import InMemoryTransport, ManualClock
@@ -107,3 +108,25 @@ def test_a_manager_that_is_behind_neither_replaces_the_picture_nor_settles_the_d
     transport._version -= 1
     assert known is connection.refresh()
     assert connection.is_stale
+
+
+class Managers:
+    """Answers everything as of index 41, and keeps which index each call asked for."""
+
+    def __init__(self) -> None:
+        self.wanted: list[str | None] = []
+
+    def request(self, method, url, *, params=None, headers=None, body=None, read_timeout_seconds=10.0, repeatable=False) -> Response:
+        self.wanted.append((headers or {}).get("MyQueue-Prefer-Index"))
+        return Response(200, {"MyQueue-Applied-Index": "41"}, b"{}")
+
+
+def test_a_read_asks_for_what_was_written_just_before(clock: ManualClock) -> None:
+    """Whichever manager answers it; after a while everybody has it."""
+    managers = Managers()
+    connection = Connection("x:1", transport=managers, clock=clock)
+    for method in ("GET", "POST", "GET"):
+        connection.call(method, "/v1/topics")
+    clock.advance(10.1)
+    connection.call("GET", "/v1/topics")
+    assert [None, None, "41", None] == managers.wanted
