@@ -174,8 +174,16 @@ class Replica:
         return catalogue
 
     def _catch_up(self, *, fresh: bool = False) -> None:
-        try:
-            index, _ = self._peers.heartbeats(self._role.require_leader(), [], fresh=fresh)
-        except MyQueueError as error:
-            raise StaleMetadataError(f"this manager does not know it and cannot ask the write manager: {error.message}") from error
+        """Ask the leader how far it is, and wait for that; an election is waited for too."""
+        end = self._clock.monotonic() + self._wait_seconds
+        while True:
+            stamp = self._signals.stamp(sig.CATALOGUE)
+            try:
+                index, _ = self._peers.heartbeats(self._role.require_leader(), [], fresh=fresh)
+                break
+            except MyQueueError as error:
+                left = end - self._clock.monotonic()
+                if left <= 0 or not error.retriable:
+                    raise StaleMetadataError(f"this manager does not know it and cannot ask the write manager: {error.message}") from error
+            self._signals.wait(sig.CATALOGUE, stamp, min(left, READ_AGAIN_SECONDS))
         self.require(index)
