@@ -11,7 +11,15 @@ from flask import Blueprint, Request, Response, g, request
 from gunicorn.http.errors import ParseException
 from werkzeug.exceptions import HTTPException
 
-from myqueue.errors import BadRequestError, MyQueueError, OutcomeUnknownError, UnknownPartitionError, UnknownTopicError, UnreachableError
+from myqueue.errors import (
+    BadRequestError,
+    MyQueueError,
+    OutcomeUnknownError,
+    UnavailableError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    UnreachableError,
+)
 from myqueue.protocol import routes
 from myqueue.service import metrics
 from myqueue.service.app import from_http
@@ -85,6 +93,7 @@ class Proxy:
                     self._upstreams.suspect()  # it may no longer lead
                     if _header(answer, routes.NOT_TAKEN) and isinstance(body, bytes) and backend != chosen.backends[-1]:
                         answer.close()  # it is about to end, and has not begun with it
+                        self._upstreams.failed(backend, UnavailableError(f"{backend.component} is about to end"))
                         continue
                 elif not to_broker and request.method not in PLAIN:
                     self._note_index(answer)

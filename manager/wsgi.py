@@ -38,7 +38,7 @@ from myqueue.service.lifecycle import Lifecycle
 from myqueue.service.wakeups import Wakeups
 
 RESERVED_THREADS = 8  # of a worker's request threads, for the calls between nodes
-LAST_REQUESTS_SECONDS = 3.0  # that were under way when the process was told to end; with the hand-over within gunicorn's bound
+LAST_REQUESTS_SECONDS = (0.3, 3.0)  # least and most wait before the process ends; with the hand-over within gunicorn's bound
 
 
 def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
@@ -94,7 +94,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                     on_events=appointer.on_events, on_leading=appointer.begin)
     _run_beside(lifecycle, driver, lanes, appointer, settings=settings, book=book, liveness=liveness, view=view)
     lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
-    lifecycle.before_stop("last requests", lambda: gate.shut(LAST_REQUESTS_SECONDS))
+    lifecycle.before_stop("last requests", lambda: gate.shut(least_seconds=LAST_REQUESTS_SECONDS[0], most_seconds=LAST_REQUESTS_SECONDS[1]))
     for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close):
         lifecycle.on_stop(close)
 

@@ -42,11 +42,15 @@ class Gate:
                 self._inside -= 1
                 self._changed.notify_all()
 
-    def shut(self, timeout_seconds: float) -> None:
-        """Take no public request any more, and wait, bounded, until those under way are answered."""
+    def shut(self, *, least_seconds: float, most_seconds: float) -> None:
+        """Take no public request any more, and wait until those under way are answered.
+
+        At least so long that balancers with requests for this node have heard that it takes none.
+        """
         with self._changed:
             self.is_shut = True
-            self._changed.wait_for(lambda: self._inside == 0, timeout_seconds)
+            self._changed.wait_for(lambda: False, least_seconds)
+            self._changed.wait_for(lambda: self._inside == 0, most_seconds - least_seconds)
 
 
 def install(blueprint: Blueprint, *, gate: Gate, replica: Replica, render: Renderer | None = None) -> None:

@@ -49,6 +49,13 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._heads.pop(conn, None)
         return super().handle_request(req, conn)
 
+    def set_accept_enabled(self, enabled: bool) -> None:
+        """A worker that ends takes no connection any more: the kernel would go on taking them, and nobody would answer."""
+        super().set_accept_enabled(enabled)
+        if not self.alive:
+            for listener in self.sockets:
+                listener.close()
+
     def handle_quit(self, sig: int, frame: Any) -> None:
         """As SIGTERM: gunicorn's own handler takes the thread pool's lock, which the code that it interrupts may hold."""
         self.handle_exit(sig, frame)
