@@ -45,12 +45,12 @@ class Service:
     """One unit's process."""
 
     def __init__(self, path: Path) -> None:
-        self.name, self.path = path.stem, path
+        self.name, self.unit = path.stem, read_unit(path)
         self.process: subprocess.Popen | None = None
         self.due = 0.0
 
     def start(self) -> None:
-        unit = read_unit(self.path)
+        unit = self.unit
         user = pwd.getpwnam(unit["User"][0])
         with open(f"/var/log/{self.name}.log", "ab") as log:
             self.process = subprocess.Popen(shlex.split(unit["ExecStart"][0]), cwd=unit["WorkingDirectory"][0], env=environment_of(unit), stdout=log,
@@ -62,7 +62,7 @@ class Service:
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(float(read_unit(self.path)["TimeoutStopSec"][0]))
+                self.process.wait(float(self.unit["TimeoutStopSec"][0]))
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait(10)
@@ -71,7 +71,7 @@ class Service:
     def look(self, now: float) -> None:
         """Start it again some time after its end."""
         if self.process and self.process.poll() is not None:
-            self.process, self.due = None, now + float(read_unit(self.path)["RestartSec"][0])
+            self.process, self.due = None, now + float(self.unit["RestartSec"][0])
         if self.process is None and 0.0 < self.due <= now:
             self.start()
 

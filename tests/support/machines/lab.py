@@ -101,7 +101,7 @@ class Machine:
         """What systemd does at the boot, or ``systemctl restart`` of all units; returns when it is done."""
         before = self._done_at()
         os.kill(self._init, signal.SIGUSR1)
-        wait_until(lambda: self._done_at() != before, what=f"{self.name}'s services", timeout_seconds=90)
+        wait_until(lambda: self._done_at() not in ("", before), what=f"{self.name}'s services", timeout_seconds=90)
 
     def unplug(self) -> None:
         """Its network cable is out: connections hang."""
