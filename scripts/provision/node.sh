@@ -99,9 +99,10 @@ install_packages() {
         "$project/scripts/install-db" --packages ${ensure_check:+--check} || { [ -n "$ensure_check" ] && ! differs "PostgreSQL's packages"; } || exit 1
     fi
     # Signatures between nodes are good for a minute, so the machines' clocks have to agree.
-    if ! dpkg-query -W -f '${db:Status-Status}\n' chrony ntpsec openntpd systemd-timesyncd 2>/dev/null | grep -qx installed; then
-        ensure_packages systemd-timesyncd
-    fi
+    case " $(dpkg-query -W -f '${db:Status-Status} ' chrony ntpsec openntpd systemd-timesyncd 2>/dev/null) " in
+        *' installed '*) ;;
+        *) ensure_packages systemd-timesyncd ;;
+    esac
 }
 
 ensure_user() {

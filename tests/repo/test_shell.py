@@ -58,3 +58,17 @@ def test_scripts_for_a_person_s_computer_keep_to_bash_3_2(script: Path):
     lines = [f"{number}: {line}" for number, line in enumerate(script.read_text().splitlines(), 1)
              if not line.lstrip().startswith("#") and (NEWER.search(line) or BARE_ARRAY.search(line))]
     assert lines == []
+
+
+# With pipefail, a reader that ends before its writer makes the pipe fail at times: the writer gets SIGPIPE.
+EARLY = re.compile(r"\|\s*(grep\s+(-\w*[qm]|--quiet)|head\b|sed\b[^|]*[;}]\s*q\b)|grep\b[^|]*>\s*/dev/null")
+
+
+ON_MACHINES = ("scripts/vbox/", "scripts/provision/", "scripts/install-db")
+
+
+@pytest.mark.parametrize("script", [path for path in shell_scripts() if name(path).startswith(ON_MACHINES)], ids=name)
+def test_no_pipe_ends_in_a_reader_that_stops_early(script: Path):
+    """Where the outcome of a pipe decides, such a reader is a race that is lost under load only."""
+    lines = [f"{number}: {line}" for number, line in enumerate(script.read_text().splitlines(), 1) if EARLY.search(line)]
+    assert lines == []

@@ -19,9 +19,9 @@ root=$1
 rm -rf --one-file-system "$root"
 mkdir -p "$root"
 
-field() { cat /etc/apt/sources.list.d/*.sources 2>/dev/null | sed -n "s/^$1: *//p" | head -n 1; }
+field() { cat /etc/apt/sources.list.d/*.sources 2>/dev/null | awk -v name="$1:" '$1 == name && !found { print $2; found = 1 }'; }
 mirror=$(field URIs) suite=$(field Suites)
-if [ -z "$mirror" ]; then read -r mirror suite < <(sed -n 's/\[[^]]*\] *//; s/^deb \([^ ]*\) \([^ ]*\).*/\1 \2/p' /etc/apt/sources.list | head -n 1); fi
+if [ -z "$mirror" ]; then read -r mirror suite < <(sed -n 's/\[[^]]*\] *//; s/^deb \([^ ]*\) \([^ ]*\).*/\1 \2/p' /etc/apt/sources.list); fi
 debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "${suite%% *}" "$root" "${mirror%% *}" >"$root.log" 2>&1 || {
     tail -n 5 "$root.log" >&2
     exit 1
