@@ -113,8 +113,10 @@ class Wal:
             LogFaultError: the request contradicts what was agreed; nothing was written.
         """
         with self.deciding() as desk:
-            handled = handle(desk.held, request, now=self._clock.monotonic(), election_timeout_seconds=self._election_timeout_seconds)
-            if is_armed("vote_not_stored") and isinstance(request, VoteRequest):
+            forgets = is_armed("vote_not_stored") and isinstance(request, VoteRequest)
+            held = replace(desk.held, state=replace(desk.held.state, voted_for=None)) if forgets else desk.held
+            handled = handle(held, request, now=self._clock.monotonic(), election_timeout_seconds=self._election_timeout_seconds)
+            if forgets:
                 handled = replace(handled, changes=Changes())
             before, done = desk.held.state, desk.write(handled.changes)
             if handled.changes.insert:

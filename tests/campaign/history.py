@@ -1,0 +1,162 @@
+"""What happened, as the clients, the nemesis and the last look at the disks saw it. Values only; times are seconds since the start.
+
+An operation is ``ok`` (acknowledged), ``failed`` (surely not done) or ``unknown`` (may be done, now or later).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+OK, FAILED, UNKNOWN = "ok", "failed", "unknown"
+
+
+class Sent(NamedTuple):
+    """A message given to a producer. Values are unique: ``worker:number``, numbers rising in the order of sending."""
+
+    worker: str
+    number: int
+    topic: str
+    partition: int | None
+    offset: int | None
+    outcome: str
+    began: float
+    ended: float
+
+    @property
+    def value(self) -> str:
+        return f"{self.worker}:{self.number}"
+
+
+class Read(NamedTuple):
+    """A message that a reader got. ``session`` rises when a reader starts anew from what it committed."""
+
+    reader: str
+    session: int
+    topic: str
+    partition: int
+    offset: int
+    value: str
+    at: float
+
+
+class Missed(NamedTuple):
+    """A dequeue whose answer was lost: it may have taken one message away."""
+
+    reader: str
+    topic: str
+    began: float
+
+
+class Committed(NamedTuple):
+    """A consumer's offset was acknowledged: everything below it is done."""
+
+    reader: str
+    topic: str
+    partition: int
+    offset: int
+    ended: float
+
+
+class Resumed(NamedTuple):
+    """Where a consumer stood when it asked for its committed offset."""
+
+    reader: str
+    topic: str
+    partition: int
+    offset: int
+    began: float
+
+
+class Command(NamedTuple):
+    """One operation on the metadata: ``create`` of a name, ``exists`` (a fresh read), ``register`` (which gives an id)."""
+
+    client: str
+    kind: str
+    key: str
+    outcome: str
+    result: Any
+    began: float
+    ended: float
+
+
+class Led(NamedTuple):
+    """A node said that it leads a group (the managers, or a partition) in a term."""
+
+    group: str
+    term: int
+    node: str
+    at: float
+
+
+class Struck(NamedTuple):
+    """A fault as it was carried out; ``remark`` says what went otherwise than planned."""
+
+    kind: str
+    victims: str
+    began: float
+    ended: float
+    remark: str = ""
+
+
+class Oddity(NamedTuple):
+    """An answer that no fault excuses: another status than the contract allows, an error of a client that should wait and go on."""
+
+    who: str
+    what: str
+    at: float
+
+
+class Entry(NamedTuple):
+    """An entry of a log on a disk: two replicas that hold the same position must hold the same digest."""
+
+    position: int
+    term: int
+    digest: str
+
+
+class Stored(NamedTuple):
+    """A message in a replica's log, by its view of messages."""
+
+    offset: int
+    value: str
+
+
+@dataclass
+class History:
+    """Everything one campaign saw. Lists are appended to by many threads and read when those have ended."""
+
+    sent: list[Sent] = field(default_factory=list)
+    read: list[Read] = field(default_factory=list)
+    missed: list[Missed] = field(default_factory=list)
+    committed: list[Committed] = field(default_factory=list)
+    resumed: list[Resumed] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    led: list[Led] = field(default_factory=list)
+    struck: list[Struck] = field(default_factory=list)
+    oddities: list[Oddity] = field(default_factory=list)
+    healed_at: float | None = None
+    ended_at: float | None = None
+    readers: set[str] = field(default_factory=set)  # those that were to read to the end
+    finished: dict[str, float] = field(default_factory=dict)  # reader → when it had read all that was there after healing
+    stored: dict[str, dict[str, list[Stored]]] = field(default_factory=dict)  # "topic/partition" → replica → its committed messages
+    entries: dict[str, dict[str, list[Entry]]] = field(default_factory=dict)  # "topic/partition" or "managers" → replica → its committed entries
+    topics: set[str] | None = None  # which there are at the end
+
+    def to_lines(self) -> Iterable[str]:
+        """JSON lines, for a look afterwards."""
+        for each in fields(self):
+            held = getattr(self, each.name)
+            for item in held if isinstance(held, list) else [sorted(held) if isinstance(held, set) else held]:
+                yield json.dumps({each.name: item})
+
+    def log(self, where: str) -> dict[int, str]:
+        """The messages of a partition at the end, offset → value: from the replica that has most."""
+        replicas = self.stored.get(where, {})
+        return {message.offset: message.value for message in max(replicas.values(), key=len, default=[])}
+
+
+def place(topic: str, partition: int) -> str:
+    return f"{topic}/{partition}"

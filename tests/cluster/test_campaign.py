@@ -1,0 +1,48 @@
+"""The fault campaign in its short form: a sound build is clean, and builds in which a rule is broken are found out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.campaign.checkers.replicas import two_leaders
+from tests.campaign.lab import Shape
+from tests.campaign.run import Plan, run
+from tests.campaign.schedule import WRITE_MANAGER, Fault
+from tests.campaign.verdict import Verdict, judge, told
+
+SEED = 4  # nine kinds in the first 18 seconds, some of them beside each other
+SMALL = 1
+PATIENCE_SECONDS = 3.0  # in a broken build some stand still for ever
+
+
+def judged(plan: Plan) -> Verdict:
+    verdict = judge(run(plan, say=print))
+    print(told(verdict, replay=f"scripts/faults --minutes {plan.seconds / 60:g} --seed {plan.seed} --pause {plan.pause_seconds:g}"))
+    return verdict
+
+
+@pytest.mark.timeout(240)
+def test_a_short_campaign_is_clean() -> None:
+    verdict = judged(Plan(18.0, SEED, pause_seconds=2.0))
+    assert {} == {name: finding for name, finding in verdict.findings.items() if finding.count}
+    assert verdict.acknowledged > 1_000
+    assert sum(verdict.faults.values()) >= 6
+    assert not verdict.remarks
+
+
+@pytest.mark.timeout(240)
+def test_a_broker_that_acknowledges_before_the_disk_is_found_out() -> None:
+    """PostgreSQL killed under load: the last acknowledged messages are not there."""
+    verdict = judged(Plan(8.0, SEED, pause_seconds=3.0, only=("kill_postgres",), patience_seconds=PATIENCE_SECONDS,
+                          shape=Shape(SMALL, SMALL, "shared", ("append_before_disk",))))
+    assert verdict.findings["lost"].count
+
+
+@pytest.mark.timeout(240)
+def test_a_manager_that_forgets_its_vote_is_found_out() -> None:
+    """The leader falls silent while the managers' links are slow: both others stand for election in one term, vote for each other, and both lead."""
+    slow = Fault("slow_managers", 1.0, 60.0, ("manager-1", "manager-2", "manager-3"), 0.25)
+    pauses = [Fault("pause_write_manager", 3.0 + 8.0 * number, 5.0, (WRITE_MANAGER,)) for number in range(7)]
+    verdict = judged(Plan(60.0, SEED, faults=(slow, *pauses), shape=Shape(SMALL, 3, "shared", ("vote_not_stored",)),
+                          patience_seconds=PATIENCE_SECONDS, enough=lambda history: any(two_leaders(history))))
+    assert verdict.findings["two leaders of one term"].count
