@@ -42,7 +42,7 @@ free_memory_mb() {
             /^Pages (free|inactive|speculative|purgeable)/ { gsub(/\./, "", $NF); pages += $NF }
             END { printf "%d", pages * size / 1048576 }'
     else
-        awk '/^MemAvailable:/ { printf "%d", $2 / 1024 }' /proc/meminfo
+        awk '/^MemAvailable:/ { printf "%d", $2 / 1024 }' "${MYQUEUE_VBOX_MEMINFO:-/proc/meminfo}"
     fi
 }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.suffix != ".sh")
+COMMANDS = sorted(path for path in (ROOT / "scripts").iterdir() if path.is_file() and path.suffix not in (".sh", ".md"))
 TIMEOUT_SECONDS = 50
 
 

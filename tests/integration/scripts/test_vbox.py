@@ -32,37 +32,6 @@ def shape(computer: Computer) -> dict[str, object]:
             "vms": {name: {key: value for key, value in vm.items() if key not in hidden} for name, vm in computer.world["vms"].items()}}
 
 
-def test_up_makes_six_machines(computer: Computer):
-    """Fixed addresses, linked clones, one core and little memory each, the balancers at ports of this computer."""
-    computer.must("up", "--image", computer.image, "--memory", 64)
-    names = [f"myqueue-{kind}-{number}" for kind in ("manager", "broker") for number in (1, 2, 3)]
-    assert {"myqueue-base": "poweroff", **dict.fromkeys(names, "running")} == computer.states()
-    machines = computer.world["vms"]
-    assert all(machines[name]["parent"] == ["myqueue-base", "prepared"] and machines[name]["groups"] == "/myqueue" for name in names)
-    assert {(machines[name]["cpus"], machines[name]["memory"]) for name in names} == {(1, 64)}
-    assert [machines[f"myqueue-manager-{number}"]["forwards"] for number in (1, 2, 3)] == [[f"balancer,tcp,127.0.0.1,{9091 + number},,9092"]
-                                                                                          for number in (1, 2, 3)]
-    assert {"vboxnet0": "192.168.61.1"} == computer.world["interfaces"]
-    assert len({nic for vm in machines.values() for key, nic in vm["nics"].items() if key.startswith("mac")}) == 2 * len(machines)
-
-
-def test_each_machine_is_provisioned_with_its_own_role_and_address(computer: Computer):
-    """By ssh only; no secret on any command line. A second up repeats that and changes no machine."""
-    computer.must("up", "--image", computer.image, "--brokers", 1, "--managers", 1, "--memory", 64)
-    told = [call for call in computer.by_ssh() if "node.sh --role" in call["command"]]
-    assert ["myqueue-manager-1", "myqueue-broker-1"] == [call["machine"] for call in told]
-    assert "--role manager,balancer --number 1 --address 192.168.61.11 --managers 192.168.61.11 " in told[0]["command"]
-    assert "--role broker --number 1 --address 192.168.61.101 --managers 192.168.61.11 " in told[1]["command"]
-    secrets = [file.read_text() for file in (computer.home / "secrets").iterdir()]
-    everything = [*map(str, computer.calls()), *(call["command"] for call in computer.by_ssh())]
-    assert 3 == len(secrets)
-    assert not [word for word in everything for secret in secrets if secret in word]
-    before = computer.world
-    assert "the cluster is ready" in computer.must("up")
-    assert before == computer.world
-    assert all((computer.home / name).stat().st_mode & 0o077 == 0 for name in ("key", "secrets", "secrets/token"))
-
-
 def fail_every_call_once(computer: Computer, mode: str) -> int:
     """Run up until it succeeds, then destroy; how often they failed, every time another call."""
     failures = 0
@@ -72,6 +41,7 @@ def fail_every_call_once(computer: Computer, mode: str) -> int:
             assert failures < CALLS_MAX, done.stderr
             assert done.returncode == 1, done.stderr
             assert done.stderr.strip(), "a failure says something"
+        computer.must(*words)  # once more: there is nothing left to do
         assert at_the_end(computer) == shape(computer)
     assert [] == sorted(path.name for path in computer.home.iterdir())
     return failures
@@ -103,7 +73,7 @@ def test_call_n_fails(tmp_path: Path):
     up(smooth)
     calls = len(smooth.calls())
     for number in range(1, calls + 1) if LONG else (calls // 3,):
-        for mode in ("before", "after"):
+        for mode in ("before", "after") if LONG else ("after",):
             computer = Computer(tmp_path / f"{mode}-{number}")
             failed = computer.run("up", "--image", computer.image, *SMALL, FAKE_VBOX_FAIL=f"{number}:{mode}")
             up(computer)
@@ -123,14 +93,9 @@ def test_nobody_else_s_machines_and_networks_are_touched(computer: Computer):
     assert {"vboxnet0": "192.168.56.1"} == computer.world["interfaces"]
 
 
-def test_nodes_are_stopped_killed_started_added_and_removed(computer: Computer):
-    """One after the other, each by its name."""
+def test_nodes_are_added_and_removed_and_data_are_not_deleted(computer: Computer):
+    """What the cluster refuses to let go stays a machine; a killed machine is off at once."""
     up(computer)
-    computer.must("stop", "broker-1")
-    assert "poweroff" == computer.states()["myqueue-broker-1"]
-    computer.must("start", "broker-1")
-    computer.must("kill", "broker-1")
-    assert "poweroff" == computer.states()["myqueue-broker-1"]
     computer.must("add-broker")
     assert ["myqueue-base", "myqueue-broker-1", "myqueue-broker-2"] == sorted(computer.states())
     assert "broker-2             running    192.168.61.102   broker" in computer.must("status")
@@ -138,12 +103,12 @@ def test_nodes_are_stopped_killed_started_added_and_removed(computer: Computer):
     assert {"machine": "myqueue-broker-2", "command": "uptime", "received": 0} == computer.by_ssh()[-1]
     refused = computer.run("remove-broker", "broker-2", FAKE_SSH_FAIL="remove_broker.py")
     assert refused.returncode == 1
-    assert "running" == computer.states()["myqueue-broker-2"], "what holds data is not deleted"
+    assert "running" == computer.states()["myqueue-broker-2"]
     assert computer.run("remove-broker", "broker-1").returncode == 1, "a manager is no broker alone"
+    computer.must("kill", "broker-2")
+    assert "poweroff" == computer.states()["myqueue-broker-2"]
     computer.must("remove-broker", "broker-2")
     assert ["myqueue-base", "myqueue-broker-1"] == sorted(computer.states())
-    computer.must("down")
-    assert {"poweroff"} == set(computer.states().values())
 
 
 def test_a_snapshot_is_of_all_machines_stopped_and_is_restored_together(computer: Computer):

@@ -1,7 +1,8 @@
 """Process 1 of a simulated machine: does with the installed units what systemd would, as far as their lines about starting go.
 
 Runs inside the machine with Debian's own Python, so it imports nothing of the project. SIGUSR1: PostgreSQL is started where there is
-a server, and every unit is (re)started. SIGTERM: all is stopped in order. A service that ends is started again after RestartSec.
+a server, and every unit is (re)started. SIGUSR2: the units are stopped. SIGTERM: all is stopped in order. A service that ends is
+started again after RestartSec.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 UNITS = Path("/etc/systemd/system")
 ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-DONE = Path("/run/init.done")  # its time is that of the last SIGUSR1 that was carried out
+DONE = Path("/run/init.done")  # its time is that of the last SIGUSR1 or SIGUSR2 that was carried out
 
 
 def read_unit(path: Path) -> dict[str, list[str]]:
@@ -100,6 +101,7 @@ def reap(services: list[Service]) -> None:
 def main() -> None:
     wanted: list[str] = []
     signal.signal(signal.SIGUSR1, lambda *_: wanted.append("start"))
+    signal.signal(signal.SIGUSR2, lambda *_: wanted.append("rest"))
     signal.signal(signal.SIGTERM, lambda *_: wanted.append("stop"))
     services: list[Service] = []
     Path("/run/init.ready").touch()
@@ -109,6 +111,12 @@ def main() -> None:
                 service.stop()
             control_postgres("stop", "-m", "fast")
             return
+        if "rest" in wanted:
+            wanted.remove("rest")
+            for service in services:
+                service.stop()
+            services = []
+            DONE.touch()
         if "start" in wanted:
             wanted.remove("start")
             control_postgres("start")

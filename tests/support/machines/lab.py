@@ -99,8 +99,15 @@ class Machine:
 
     def start_services(self) -> None:
         """What systemd does at the boot, or ``systemctl restart`` of all units; returns when it is done."""
+        self._tell(signal.SIGUSR1)
+
+    def stop_services(self) -> None:
+        """``systemctl stop`` of all units; PostgreSQL goes on."""
+        self._tell(signal.SIGUSR2)
+
+    def _tell(self, number: int) -> None:
         before = self._done_at()
-        os.kill(self._init, signal.SIGUSR1)
+        os.kill(self._init, number)
         wait_until(lambda: self._done_at() not in ("", before), what=f"{self.name}'s services", timeout_seconds=90)
 
     def unplug(self) -> None:

@@ -206,11 +206,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--before", type=Path, required=True, help="the tree of the earlier commit")
     parser.add_argument("--after", type=Path, required=True, help="the tree that is upgraded to")
+    parser.add_argument("--backup", action="store_true", help="rehearse backups and restores instead")
     parser.add_argument("--machines", type=int, choices=(3, 6), default=3)
     arguments = parser.parse_args(argv)
     subprocess.run([PROJECT / "scripts" / "provision" / "new-secrets", arguments.work / "secrets"], check=True, timeout=20)
     cluster = MachineCluster(Lab(arguments.base, arguments.work), arguments.before, arguments.work / "secrets", apart=arguments.machines == 6)
-    rehearsal = Rehearsal(cluster, upgrade=arguments.after, out=arguments.work)
+    from tests.support.machines.going_back import GoingBack  # built on this module
+
+    rehearsal = (GoingBack if arguments.backup else Rehearsal)(cluster, upgrade=arguments.after, out=arguments.work)
     try:
         rehearsal.run()
     except BaseException:

@@ -30,12 +30,14 @@ class Computer:
         tools.mkdir()
         self.image = folder / "debian 12.raw"
         self.image.write_text("an image")
+        (folder / "meminfo").write_text("MemTotal:       16000000 kB\nMemAvailable:    9000000 kB\n")
         for name, file in STAND_INS.items():
             self._tool(tools / name, f'exec "{sys.executable}" -I -S "{Path(__file__).with_name(file)}" "$@"')
         self._tool(tools / "uname", f'case $1 in -s) echo {system} ;; -m) echo {machine} ;; esac')
         self._tool(tools / "vm_stat", 'echo "Mach Virtual Memory Statistics: (page size of 4096 bytes)"; echo "Pages free:          9000000."')
         self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "FAKE_VBOX": str(self.world_folder),
-                            "MYQUEUE_VBOX_HOME": str(self.home), "MYQUEUE_VBOX_WAIT_SECONDS": "0"}
+                            "MYQUEUE_VBOX_HOME": str(self.home), "MYQUEUE_VBOX_WAIT_SECONDS": "0",
+                            "MYQUEUE_VBOX_MEMINFO": str(folder / "meminfo")}
 
     @staticmethod
     def _tool(path: Path, script: str) -> None:
