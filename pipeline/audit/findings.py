@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ CHECKS = {
     "count": "the committed records are not as many as the committed end says",
     "chain_content": "an entry's content does not match its chain: one of them was changed",
     "chain_value": "an entry's stored chain was changed; its content is intact",
+    "consumer_offset": "a consumer's offset lies past the end of the log",
     "order": "an epoch or an append time is lower than the one before it",
     "commit_position": "the committed end is not the border of an entry, or lies outside the log",
     "head_row": "the head row contradicts the last entry",
@@ -25,6 +27,9 @@ CHECKS = {
     "wal_divergence": "two managers' WALs differ at the same committed index",
     "state_digest": "two managers' metadata differ at the same index",
 }
+
+OF_LOGS = frozenset({"gap", "offset_gap", "count", "chain_content", "chain_value", "order", "commit_position", "head_row", "fault",
+                     "consumer_offset"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,6 +44,20 @@ class Finding:
     start_offset: int = -1
     end_offset: int = -1
     detail: str = ""
+
+    @property
+    def id(self) -> str:
+        """The same for the same thing in every audit: of the check and the place, not of the words."""
+        place = (self.check, self.node, self.topic, self.partition, self.lsn, self.start_offset, self.end_offset)
+        return hashlib.sha256("\0".join(map(str, place)).encode()).hexdigest()[:12]
+
+    def remedy(self) -> str:
+        """The command that helps now: save what can be read, reset what is only a pointer, or look again."""
+        if self.check == "consumer_offset":
+            return f"myqueue lag {self.topic} CONSUMER_ID, then commit an offset inside the log"
+        if self.check in OF_LOGS:
+            return f"scripts/spark-submit export --topics {self.topic} --audit --out saved-{self.topic}"
+        return f"myqueue health, and compare {self.node} with the other managers in audit.json"
 
     def order(self) -> tuple:
         """How a report sorts: by place."""

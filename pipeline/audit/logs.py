@@ -15,6 +15,7 @@ from ..source.cuts import CutPartition
 from ..source.planner import database_of
 from ..source.positions import Position, read_positions
 from . import statements
+from .consumers import OFFSETS, judge_consumers
 from .findings import Finding, Skipped
 from .log_checks import StretchFacts, check_task, finding_of, findings_of, judge_head
 from .stretches import Stretch, plan_stretches, spread
@@ -95,6 +96,7 @@ def _survey_broker(cluster: Cluster, broker_id: int, infos: Sequence[PartitionIn
     topic_ids = sorted({info.topic_id for info in infos})
     with snapshot_cursor(database_of(cluster, broker_id), limits) as cursor:
         positions = read_positions(cursor, topic_ids)
+        lost = judge_consumers(rows_of(cursor, OFFSETS, {"topic_ids": topic_ids}))
         heads = {(head["topic_id"], head["partition"]): head for head in rows_of(cursor, statements.HEADS, {"topic_ids": topic_ids})}
     replicas = []
     for info in infos:
@@ -102,7 +104,8 @@ def _survey_broker(cluster: Cluster, broker_id: int, infos: Sequence[PartitionIn
         if at not in heads:
             audit.skipped.append(Skipped(f"broker-{broker_id}", f"{info.topic}/{info.partition}", "the broker does not hold it"))
             continue
-        audit.findings += [finding_of(broker_id, info.topic, info.partition, damage) for damage in judge_head(heads[at])]
+        damages = [*judge_head(heads[at]), *lost.get(at, [])]
+        audit.findings += [finding_of(broker_id, info.topic, info.partition, damage) for damage in damages]
         replicas.append(_Replica(info, broker_id, positions[at]))  # type: ignore[index]
     return replicas
 
@@ -118,7 +121,8 @@ def _cover(audit: LogAudit, replica: _Replica, facts: Sequence[StretchFacts]) ->
     info, broker_id, readable = replica.info, replica.broker_id, replica.position.readable
     records = sum(fact.committed_records for fact in facts)
     node, complete = f"broker-{broker_id}", not any(fact.error for fact in facts)
-    told = any((found.node, found.topic, found.partition) == (node, info.topic, info.partition) for found in audit.findings)
+    told = any((found.node, found.topic, found.partition) == (node, info.topic, info.partition) and found.check != "consumer_offset"
+               for found in audit.findings)
     if complete and not told and records != len(readable):
         audit.findings.append(Finding("count", node, info.topic, info.partition, start_offset=readable.start, end_offset=readable.end,
                                       detail=f"{records} committed records are stored, the committed end says {len(readable)}"))

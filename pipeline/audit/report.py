@@ -1,4 +1,4 @@
-"""The audit's report: JSON with a stable schema for machines, a table for people. PURE but for ``write``."""
+"""The audit's report: JSON with a stable schema for machines, a table for people. PURE but for ``write`` and ``write_text``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def to_json(report: AuditReport) -> dict[str, Any]:
         "topics": [asdict(row) for row in topic_rows(report.partitions)],
         "partitions": [_partition_json(coverage) for coverage in report.partitions],
         "managers": [asdict(manager) for manager in report.managers],
-        "findings": [{**asdict(finding), "meaning": CHECKS[finding.check], "place": finding.place()} for finding in report.findings],
+        "findings": [{"id": finding.id, **asdict(finding), "meaning": CHECKS[finding.check], "place": finding.place(), "remedy": finding.remedy()}
+                     for finding in report.findings],
         "skipped": [asdict(skipped) for skipped in report.skipped],
     }
 
@@ -113,6 +114,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 def write(report: AuditReport, path: Path) -> None:
     """The JSON report, whole or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(to_json(report), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    write_text(json.dumps(to_json(report), indent=2, sort_keys=True) + "\n", path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """A file, whole or not at all."""
+    partial = path.with_suffix(path.suffix + ".partial")
+    partial.write_text(text, encoding="utf-8")
     partial.replace(path)

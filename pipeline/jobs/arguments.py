@@ -27,8 +27,8 @@ class JobParser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message} (--help says more)\n")
 
 
-def job_parser(name: str, description: str) -> JobParser:
-    parser = JobParser(prog=f"spark-submit {name}", description=description, epilog=EXIT_CODES)
+def job_parser(name: str, description: str, *, prog: str | None = None) -> JobParser:
+    parser = JobParser(prog=prog or f"spark-submit {name}", description=description, epilog=EXIT_CODES)
     add_arguments(parser, PipelineSettings)
     return parser
 
@@ -66,15 +66,17 @@ def run(name: str, work: Callable[[], int]) -> int:
 
     try:
         return work()
-    except BadRequestError as error:
-        return _fail(name, error.message, USAGE)
-    except UnavailableError as error:
-        return _fail(name, error.message, INCOMPLETE)
     except MyQueueError as error:
-        return _fail(name, error.message, FINDINGS)
+        return failed(name, error)
     except PySparkException as error:
         sentence = sentence_of(str(error))
         return _fail(name, sentence, INCOMPLETE if "UnreachableError" in str(error) else FINDINGS)
+
+
+def failed(name: str, error: MyQueueError) -> int:
+    """Say an error of ours in one sentence; the exit code that fits it."""
+    codes = ((BadRequestError, USAGE), (UnavailableError, INCOMPLETE))
+    return _fail(name, error.message, next((code for kind, code in codes if isinstance(error, kind)), FINDINGS))
 
 
 def sentence_of(text: str) -> str:

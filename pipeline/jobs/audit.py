@@ -1,18 +1,15 @@
-"""spark-submit audit: check the logs of all brokers and the metadata of all managers; a JSON report, a table, an exit code."""
+"""spark-submit audit: check the logs of all brokers and the metadata of all managers; reports as JSON, HTML, metrics and a table, an exit code."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.audit import report as reports
 from pipeline.audit.data_source import execute_in_spark
-from pipeline.audit.logs import LogAudit, audit_logs
-from pipeline.audit.managers import audit_managers
+from pipeline.audit.logs import LogAudit
+from pipeline.audit.run import audit_cluster
 from pipeline.cluster import Cluster, choose_topics, fetch_cluster
 from pipeline.jobs import arguments
 from pipeline.session import build_session
@@ -20,8 +17,6 @@ from pipeline.settings import PipelineSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-REPORT_NAME = "audit.json"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -43,16 +38,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def audit(spark: SparkSession, cluster: Cluster, settings: PipelineSettings) -> tuple[reports.AuditReport, LogAudit]:
-    """Run all checks and write the JSON report."""
-    began, limits = time.monotonic(), arguments.limits_of(settings)
-    partitions = [info for infos in choose_topics(cluster, settings.topics).values() for info in infos]
-    logs = audit_logs(cluster, partitions, limits, lambda tasks, bounds: execute_in_spark(spark, tasks, bounds),
-                      range_bytes=settings.range_bytes, tasks_per_broker=settings.tasks_per_broker)
-    managers = audit_managers(cluster.managers, limits)
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    report = reports.build_report(cluster.cluster_id, cluster.version, at, time.monotonic() - began, logs, managers)
-    reports.write(report, Path(settings.out) / REPORT_NAME)
-    return report, logs
+    """Run all checks, the plan of the logs on Spark's executors, and write the reports."""
+    return audit_cluster(cluster, settings, lambda tasks, bounds: execute_in_spark(spark, tasks, bounds))
 
 
 if __name__ == "__main__":

@@ -5,15 +5,18 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
+from typing import TYPE_CHECKING, Any
 
 from myqueue.protocol.types import OffsetRange, TopicPartition
 
-_COMPARE: dict[type, Callable[[Any, Any], bool]] = {
-    EqualTo: operator.eq, GreaterThan: operator.gt, GreaterThanOrEqual: operator.ge, LessThan: operator.lt, LessThanOrEqual: operator.le,
-    In: lambda value, wanted: value in wanted}
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+# By the names of pyspark's classes: whoever plans without Spark need not import it.
+EQUAL = "EqualTo"
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    EQUAL: operator.eq, "GreaterThan": operator.gt, "GreaterThanOrEqual": operator.ge, "LessThan": operator.lt, "LessThanOrEqual": operator.le,
+    "In": lambda value, wanted: value in wanted}
 _NAMES = ("topic", "partition")
 INT64_MAX = (1 << 63) - 1
 ALL_OFFSETS = OffsetRange(0, INT64_MAX)
@@ -23,7 +26,7 @@ ALL_OFFSETS = OffsetRange(0, INT64_MAX)
 class Pruning:
     """What conditions on topic, partition and offset allow."""
 
-    conditions: tuple[tuple[str, type, Any], ...] = ()  # on topic or partition
+    conditions: tuple[tuple[str, str, Any], ...] = ()  # on topic or partition
     offsets: OffsetRange = ALL_OFFSETS
 
     def wants(self, partition: TopicPartition) -> bool:
@@ -43,24 +46,22 @@ def pruning_of(filters: Iterable[Filter]) -> Pruning:
     """The conditions that can be judged before anything is read; the others are left to Spark."""
     conditions, offsets = [], ALL_OFFSETS
     for condition in filters:
-        column = ".".join(getattr(condition, "attribute", ()))
-        if type(condition) not in _COMPARE:
+        kind, column = type(condition).__name__, ".".join(getattr(condition, "attribute", ()))
+        if kind not in _COMPARE:
             continue
         if column in _NAMES:
-            conditions.append((column, type(condition), condition.value))  # type: ignore[attr-defined]
+            conditions.append((column, kind, condition.value))  # type: ignore[attr-defined]
         elif column == "offset":
-            offsets = _narrowed(offsets, condition)
+            offsets = _narrowed(offsets, kind, condition.value)  # type: ignore[attr-defined]
     return Pruning(tuple(conditions), offsets)
 
 
-def _narrowed(offsets: OffsetRange, condition: Any) -> OffsetRange:
-    wanted, start, end = condition.value, offsets.start, offsets.end
-    if isinstance(condition, In):
-        if wanted:
-            start, end = max(start, min(wanted)), min(end, max(wanted) + 1)
-    else:
-        if isinstance(condition, (EqualTo, GreaterThan, GreaterThanOrEqual)):
-            start = max(start, wanted + isinstance(condition, GreaterThan))
-        if isinstance(condition, (EqualTo, LessThan, LessThanOrEqual)):
-            end = min(end, wanted + (not isinstance(condition, LessThan)))
+def _narrowed(offsets: OffsetRange, kind: str, wanted: Any) -> OffsetRange:
+    start, end = offsets.start, offsets.end
+    if kind == "In":
+        return OffsetRange(max(start, min(wanted)), min(end, max(wanted) + 1)) if wanted else offsets
+    if kind in (EQUAL, "GreaterThan", "GreaterThanOrEqual"):
+        start = max(start, wanted + (kind == "GreaterThan"))
+    if kind in (EQUAL, "LessThan", "LessThanOrEqual"):
+        end = min(end, wanted + (kind != "LessThan"))
     return OffsetRange(start, end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, EqualTo, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -17,7 +17,7 @@ from myqueue.clock import SystemClock
 from myqueue.errors import ConflictError, LogFaultError
 from myqueue.protocol.types import OffsetRange, TopicPartition
 
-from .filters import Pruning
+from .filters import EQUAL, Pruning
 from .options import LEADER, ReadOptions
 from .planner import edge_offsets, locate, retrying
 from .positions import Position
@@ -155,7 +155,7 @@ def stored(span: Span, options: ReadOptions) -> list[ReadRange]:
 
 
 def _only(name: TopicPartition) -> Pruning:
-    return Pruning((("topic", EqualTo, name.topic), ("partition", EqualTo, name.partition)))
+    return Pruning((("topic", EQUAL, name.topic), ("partition", EQUAL, name.partition)))
 
 
 def _not_beyond(ends: Marks, starts: Marks, target: Mapping[TopicPartition, Mark]) -> Marks:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from pipeline.audit.managers import ManagerAudit, audit_managers
 from pipeline.databases import Limits
 from pipeline.jobs.audit import audit
 from pipeline.settings import MEBIBYTE, PipelineSettings
-from tests.pipeline.conftest import FilledCluster, cluster_of
+from tests.pipeline.conftest import ROOT, FilledCluster, cluster_of
 from tests.support.log_filler import execute, restored
 from tests.support.metadata import LOG
 from tests.support.postgres import PostgresForTests
@@ -29,6 +31,13 @@ OTHER = "decode(repeat('11', 32), 'hex')"
 
 def check(cluster: FilledCluster, run: Execute = execute_here, range_bytes: int = 1 << 16) -> LogAudit:
     return audit_logs(cluster.view(), cluster.view().partitions, Limits(), run, range_bytes=range_bytes, tasks_per_broker=2)
+
+
+def myqueue_audit(cluster: FilledCluster, out: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """The command without Spark, in a process where pyspark and pyarrow cannot be imported."""
+    blocked = "import sys; sys.modules.update(pyspark=None, pyarrow=None); from pipeline.audit.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run([sys.executable, "-c", blocked, "--bootstrap", cluster.server.address, "--out", str(out),
+                           "--range-bytes", str(MEBIBYTE), *arguments], capture_output=True, text=True, timeout=60, cwd=ROOT)
 
 
 def places(audit: LogAudit | ManagerAudit) -> list[tuple]:
@@ -58,7 +67,7 @@ def filled(postgres: PostgresForTests, reader: str) -> Iterator[FilledCluster]:
 def logs(filled: FilledCluster) -> Iterator[FilledCluster]:
     """The filled cluster, undamaged again after the test."""
     body = copy.deepcopy(filled.server.body)
-    tables = ("log_segment_1", "partition_state", "partition_commit")
+    tables = ("log_segment_1", "partition_state", "partition_commit", "consumer_offset")
     with restored(filled.urls[0], (*tables, "log_segment_2")), restored(filled.urls[1], tables):
         yield filled
     filled.server.body = body
@@ -78,6 +87,7 @@ def test_sound_logs_give_no_finding_and_full_coverage(logs: FilledCluster) -> No
     ("UPDATE log_segment_1 SET headers[1] = NULL WHERE partition = 0 AND lsn = 7", ("chain_content", 7)),
     ("UPDATE log_segment_1 SET timestamps[1] = 6 WHERE partition = 0 AND lsn = 7", ("chain_content", 7)),
     ("UPDATE log_segment_1 SET producer_id = 5 WHERE partition = 0 AND lsn = 4", ("chain_content", 4)),
+    ("INSERT INTO consumer_offset VALUES (1, 0, '#9', 75, 0, 6, 1)", ("consumer_offset", 6)),
     (f"UPDATE log_segment_1 SET chain = {OTHER} WHERE partition = 0 AND lsn = 4", ("chain_value", 4)),
     (f"UPDATE log_segment_2 SET chain = {OTHER} WHERE partition = 0 AND lsn = 12", ("chain_content", 12)),
     ("DELETE FROM log_segment_1 WHERE partition = 0 AND lsn = 0", ("gap", 0)),
@@ -106,6 +116,20 @@ def test_spark_finds_what_the_plain_loop_finds(spark: SparkSession, logs: Filled
     report, _ = audit(spark, logs.view(), PipelineSettings(out=str(tmp_path), range_bytes=MEBIBYTE))
     written = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
     assert (1, ["gap", "gap", "chain_content"]) == (report.exit_code, [finding["check"] for finding in written["findings"]])
+    assert all(finding["id"] in (tmp_path / "audit.html").read_text(encoding="utf-8") for finding in written["findings"])
+    assert 'myqueue_audit_findings{check="gap"} 2' in (tmp_path / "audit.prom").read_text(encoding="utf-8")
+    done = myqueue_audit(logs, tmp_path / "here")
+    same = json.loads((tmp_path / "here" / "audit.json").read_text(encoding="utf-8"))
+    assert (1, written["findings"], written["partitions"]) == (done.returncode, same["findings"], same["partitions"]), done.stderr
+
+
+def test_myqueue_audit_needs_no_spark(filled: FilledCluster, tmp_path: Path) -> None:
+    """The same exit codes, each with one sentence where nothing was audited; the password by PGPASSFILE."""
+    done = myqueue_audit(filled, tmp_path)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert done.stdout.strip().split("\n")[-1].startswith("audit clean: 364 messages in 3 partitions")
+    wrong = myqueue_audit(filled, tmp_path, "--topics", "nowhere")
+    assert (3, "audit failed: no such topic: nowhere (there are: a, b)\n") == (wrong.returncode, wrong.stderr)
 
 
 def test_a_database_that_cannot_be_reached_makes_the_audit_incomplete(spark: SparkSession, logs: FilledCluster, tmp_path: Path) -> None:
