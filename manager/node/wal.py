@@ -117,7 +117,7 @@ class Wal:
             held = replace(desk.held, state=replace(desk.held.state, voted_for=None)) if forgets else desk.held
             handled = handle(held, request, now=self._clock.monotonic(), election_timeout_seconds=self._election_timeout_seconds)
             if forgets:
-                handled = replace(handled, changes=Changes())
+                handled = replace(handled, changes=Changes(), contact=None)
             before, done = desk.held.state, desk.write(handled.changes)
             if handled.changes.insert:
                 fault_point("wal_before_commit")

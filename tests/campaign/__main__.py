@@ -29,7 +29,8 @@ def main(argv: list[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     try:
         shape = Shape(options.brokers, options.managers, options.postgres, tuple(filter(None, options.broken.split(","))))
-        plan = Plan(options.minutes * 60, seed, options.rate, options.pause, only, options.replication_factor, shape)
+        plan = Plan(seconds=options.minutes * 60, seed=seed, rate=options.rate, pause_seconds=options.pause, only=only,
+                    replication_factor=options.replication_factor, shape=shape)
         shape.spec  # noqa: B018 (reading it checks it)
     except MyQueueError as error:
         parser.error(str(error))

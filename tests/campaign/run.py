@@ -27,7 +27,7 @@ TOPICS = {"sdk": 3, "queue": 2, "native": 2}  # topic → partitions
 SDK, QUEUE, NATIVE = TOPICS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What is to be done.
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from tests.campaign.__main__ import main
 from tests.campaign.checkers.replicas import two_leaders
 from tests.campaign.lab import Shape
 from tests.campaign.run import Plan, run
@@ -22,18 +26,21 @@ def judged(plan: Plan) -> Verdict:
 
 
 @pytest.mark.timeout(240)
-def test_a_short_campaign_is_clean() -> None:
-    verdict = judged(Plan(18.0, SEED, pause_seconds=2.0))
-    assert {} == {name: finding for name, finding in verdict.findings.items() if finding.count}
-    assert verdict.acknowledged > 1_000
-    assert sum(verdict.faults.values()) >= 6
-    assert not verdict.remarks
+def test_a_short_campaign_is_clean(tmp_path: Path) -> None:
+    """By the command, as people run it."""
+    report = tmp_path / "verdict.json"
+    assert 0 == main(["--minutes", "0.3", "--seed", str(SEED), "--pause", "2", "--json", str(report)])
+    verdict = json.loads(report.read_text())
+    assert verdict["clean"]
+    assert verdict["acknowledged"] > 1_000
+    assert sum(verdict["faults"].values()) >= 6
+    assert verdict["remarks"] == []
 
 
 @pytest.mark.timeout(240)
 def test_a_broker_that_acknowledges_before_the_disk_is_found_out() -> None:
     """PostgreSQL killed under load: the last acknowledged messages are not there."""
-    verdict = judged(Plan(8.0, SEED, pause_seconds=3.0, only=("kill_postgres",), patience_seconds=PATIENCE_SECONDS,
+    verdict = judged(Plan(seconds=8.0, seed=SEED, pause_seconds=3.0, only=("kill_postgres",), patience_seconds=PATIENCE_SECONDS,
                           shape=Shape(SMALL, SMALL, "shared", ("append_before_disk",))))
     assert verdict.findings["lost"].count
 
@@ -41,8 +48,8 @@ def test_a_broker_that_acknowledges_before_the_disk_is_found_out() -> None:
 @pytest.mark.timeout(240)
 def test_a_manager_that_forgets_its_vote_is_found_out() -> None:
     """The leader falls silent while the managers' links are slow: both others stand for election in one term, vote for each other, and both lead."""
-    slow = Fault("slow_managers", 1.0, 60.0, ("manager-1", "manager-2", "manager-3"), 0.25)
-    pauses = [Fault("pause_write_manager", 3.0 + 8.0 * number, 5.0, (WRITE_MANAGER,)) for number in range(7)]
-    verdict = judged(Plan(60.0, SEED, faults=(slow, *pauses), shape=Shape(SMALL, 3, "shared", ("vote_not_stored",)),
+    slow = Fault("slow_managers", 1.0, 100.0, ("manager-1", "manager-2", "manager-3"), 0.25)
+    pauses = [Fault("pause_write_manager", 3.0 + 6.0 * number, 4.0, (WRITE_MANAGER,)) for number in range(16)]
+    verdict = judged(Plan(seconds=100.0, seed=SEED, faults=(slow, *pauses), shape=Shape(SMALL, 3, "shared", ("vote_not_stored",)),
                           patience_seconds=PATIENCE_SECONDS, enough=lambda history: any(two_leaders(history))))
     assert verdict.findings["two leaders of one term"].count

@@ -44,13 +44,17 @@ def duplicated(history: History) -> Iterator[str]:
 
 
 def reordered(history: History) -> Iterator[str]:
-    """Within a partition, one producer's messages stand in another order than they were sent in."""
+    """Within a partition, one producer's acknowledged messages stand in another order than they were sent in.
+
+    One without an answer is no evidence: the producer went on, and it may have been on its way for as long as it liked.
+    """
+    acknowledged = {sent.value for sent in history.sent if sent.outcome == OK}
     for where in history.stored:
         last: dict[str, int] = {}
         for _, value in sorted(history.log(where).items()):
             worker, _, number = value.rpartition(":")
-            if not number.isdecimal():
-                continue  # never_written says so
+            if value not in acknowledged:
+                continue
             if last.get(worker, -1) > int(number):
                 yield f"{where}: {value} stands behind {worker}:{last[worker]}"
             last[worker] = int(number)

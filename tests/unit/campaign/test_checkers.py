@@ -132,3 +132,13 @@ def test_what_failed_is_not_done_and_what_overlaps_may_be_in_any_order() -> None
     both = [Command("a", CREATE, "n", OK, CREATED, 0.0, 5.0), Command("b", CREATE, "n", OK, THERE_ALREADY, 1.0, 2.0)]
     assert is_linearizable(both)
     assert not is_linearizable([both[0]._replace(began=3.0), both[1]])
+
+
+def test_a_message_without_an_answer_may_arrive_late() -> None:
+    """Its producer went on to the next; nothing was promised of its place."""
+    history = good()
+    history.stored["t/0"]["broker-1"] += [Stored(4, "b:5"), Stored(5, "b:4")]
+    history.sent += [Sent("b", 4, "t", None, None, UNKNOWN, 6.0, 6.1), Sent("b", 5, "t", 0, 4, OK, 6.2, 6.3)]
+    assert [] == list(CHECKERS["reordered"](history))
+    history.sent.append(Sent("b", 4, "t", 0, 5, OK, 6.0, 6.4))
+    assert 1 == len(list(CHECKERS["reordered"](history)))
