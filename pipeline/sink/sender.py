@@ -14,7 +14,7 @@ from myqueue.protocol import routes
 from myqueue.protocol.batch import BATCH_TYPE
 
 from ..cluster import TOKEN
-from .chunks import Chunk, Chunker, rows_of
+from .chunks import Chunk, Chunker, Row, rows_of
 from .options import WriteOptions
 
 if TYPE_CHECKING:
@@ -60,7 +60,13 @@ def connected(options: WriteOptions) -> Iterator[Connection]:
 
 
 def write_batches(batches: Iterable[Any], writer: Writer, options: WriteOptions, connection: Connection) -> Written:
-    """Store the rows of Arrow batches; when this returns, each is on disk exactly once, also if the same writer wrote the same rows before.
+    """Store the rows of Arrow batches. See :func:`write_rows`."""
+    groups = (rows_of(batch, topic=options.topic, include_headers=options.include_headers) for batch in batches)
+    return write_rows(groups, writer, options, connection)
+
+
+def write_rows(groups: Iterable[Iterable[Row]], writer: Writer, options: WriteOptions, connection: Connection) -> Written:
+    """Store rows; when this returns, each is on disk exactly once, also if the same writer wrote the same rows before.
 
     Raises:
         BadRequestError, UnknownTopicError, TooLargeError: a row that cannot be written. Chunks before it may be stored.
@@ -75,8 +81,8 @@ def write_batches(batches: Iterable[Any], writer: Writer, options: WriteOptions,
         return counts[topic]
 
     chunker, written = Chunker(partition_count, writer.number), Written()
-    for batch in batches:
-        for chunk in chunker.add(rows_of(batch, topic=options.topic, include_headers=options.include_headers)):
+    for rows in groups:
+        for chunk in chunker.add(rows):
             written = _send(connection, chunk, writer, options, written)
     for chunk in chunker.rest():
         written = _send(connection, chunk, writer, options, written)

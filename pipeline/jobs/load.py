@@ -1,0 +1,69 @@
+"""spark-submit load: files of lines (text or NDJSON) into a topic, each line once, however often the load is killed and run again."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from myqueue.errors import BadRequestError
+from pipeline.cluster import choose_topics, fetch_cluster
+from pipeline.jobs import arguments
+from pipeline.load.data_source import execute_in_spark
+from pipeline.load.run import LoadPlan, Progress, load
+from pipeline.load.splits import load_id, plan_splits
+from pipeline.session import build_session
+from pipeline.settings import PipelineSettings
+from pipeline.sink.options import WriteOptions
+
+SPLIT_BYTES = 16 << 20
+WAVES_PER_CORE = 2  # splits a core between two notes of progress
+
+
+def main(argv: Sequence[str]) -> int:
+    """Load the files. Gives the exit code."""
+    parser = arguments.job_parser("load", __doc__ or "")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a file of lines; each line is a message")
+    parser.add_argument("--key-field", metavar="NAME", help="the lines are JSON objects, and this field of theirs is the message's key")
+    settings, flags = arguments.parse(parser, argv)
+
+    def work() -> int:
+        plan = plan_of(settings, flags.files, flags.key_field)
+        cluster = fetch_cluster(settings.bootstrap, timeout_seconds=settings.request_timeout_seconds)
+        choose_topics(cluster, settings.topics)
+        spark = build_session("myqueue load")
+        try:
+            began = time.monotonic()
+            done = load(plan, Path(settings.out), lambda plan, splits: execute_in_spark(spark, plan, splits),
+                        wave=WAVES_PER_CORE * spark.sparkContext.defaultParallelism, tell=teller(len(plan.splits)))
+        finally:
+            spark.stop()
+        print(f"load complete: {done.messages} messages of {len(flags.files)} files in {settings.topics[0]}, "
+              f"{sum(one.repeated for one in done.done.values())} of them were there already, {time.monotonic() - began:.1f} s")
+        return 0
+
+    return arguments.run("load", work)
+
+
+def plan_of(settings: PipelineSettings, files: Sequence[str], key_field: str | None) -> LoadPlan:
+    """What is to be loaded. Raises BadRequestError where the topic or a file is wrong."""
+    if len(settings.topics) != 1:
+        raise BadRequestError("--topics must name the one topic to load into")
+    splits = plan_splits(files, SPLIT_BYTES)
+    return LoadPlan(load_id(settings.topics[0], splits, key_field), tuple(splits), WriteOptions(settings.bootstrap, settings.topics[0]), key_field)
+
+
+def teller(splits: int) -> Callable[[Progress], None]:
+    """A line that is written over on a terminal; nothing elsewhere."""
+    def tell(progress: Progress) -> None:
+        if sys.stderr.isatty() and splits:
+            share = len(progress.done) / splits
+            end = "\n" if share == 1 else ""
+            print(f"\r[{'#' * round(30 * share):30}] {100 * share:3.0f} %  {progress.messages} messages", end=end, file=sys.stderr)
+
+    return tell
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

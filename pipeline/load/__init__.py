@@ -1,0 +1,1 @@
+"""Loading files into topics in bulk."""
