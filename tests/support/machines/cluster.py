@@ -12,7 +12,9 @@ from tests.support.machines.lab import NETWORK, Lab, Machine
 from tests.support.waiting import wait_until
 
 SOURCE = "/srv/myqueue"  # where the project's copy lies on a machine
+SECRETS = "/run/secrets-of-the-cluster"
 READY_SECONDS = 90.0
+CUT_SHORT_STEP_SECONDS = 0.25
 BALANCER_PORT, MANAGER_PORT, BROKER_PORT = 9092, 9094, 9095
 
 
@@ -45,16 +47,28 @@ class MachineCluster:
     def bootstraps(self) -> str:
         return ",".join(self.bootstrap(number) for number in range(len(self.manager_machines)))
 
+    def provision_cut_short(self, machine: Machine) -> int:
+        """Run node.sh and kill it with all that it started, a little later each time, until it gets to its end; how often it was killed."""
+        seconds = CUT_SHORT_STEP_SECONDS
+        machine.put(self.source, SOURCE)
+        machine.put(self._secrets, SECRETS)
+        while machine.code_of(f"timeout -s KILL {seconds:.2f} {self.command(machine)}"):
+            seconds += CUT_SHORT_STEP_SECONDS
+            assert seconds < READY_SECONDS, machine.sh(self.command(machine))
+        return round(seconds / CUT_SHORT_STEP_SECONDS) - 1
+
     def provision(self, machine: Machine, source: Path, *, check: bool = False) -> str:
         """Run node.sh of ``source`` on a machine; what it said."""
-        roles = [*(["manager", "balancer"] if machine in self.manager_machines else []), *(["broker"] if machine in self.broker_machines else [])]
         machine.put(source, SOURCE)
-        machine.put(self._secrets, "/run/secrets-of-the-cluster")
+        machine.put(self._secrets, SECRETS)
+        return machine.sh(f"{self.command(machine)} {'--check' if check else ''} 2>&1")
+
+    def command(self, machine: Machine) -> str:
+        roles = [*(["manager", "balancer"] if machine in self.manager_machines else []), *(["broker"] if machine in self.broker_machines else [])]
         number = self.broker_machines.index(machine) + 1 if machine in self.broker_machines else 1
         managers = ",".join(one.address for one in self.manager_machines)
-        command = (f"{SOURCE}/scripts/provision/node.sh --role {','.join(roles)} --number {number} --address {machine.address} --managers {managers} "
-                   f"--secrets /run/secrets-of-the-cluster --allow {NETWORK}.0/24 --archive /var/lib/myqueue-wal {'--check' if check else ''} 2>&1")
-        return machine.sh(command)
+        return (f"{SOURCE}/scripts/provision/node.sh --role {','.join(roles)} --number {number} --address {machine.address} --managers {managers} "
+                f"--secrets {SECRETS} --allow {NETWORK}.0/24 --archive /var/lib/myqueue-wal")
 
     def start(self) -> None:
         """Provision all machines at once and start them; ready when every manager, broker and balancer is."""

@@ -48,6 +48,8 @@ class Rehearsal:
 
     def run(self) -> None:
         cluster = self._cluster
+        cut_short = cluster.provision_cut_short(cluster.machines[0])
+        self.figures["times that a provisioning was killed before it got to its end"] = cut_short
         with self.timed(f"{len(cluster.machines)} machines provisioned, started and ready"):
             cluster.start()
         brokers = len(cluster.broker_machines)
