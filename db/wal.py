@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from db.replication import ReplicaState
@@ -55,6 +56,7 @@ class RaftState:
     snapshot_index: int = 0
     snapshot_term: int = 0
     snapshot_chain: bytes = GENESIS
+    lives: Mapping[str, int] = field(default_factory=dict)  # disk identity of another manager -> the highest life number seen of it
 
     @property
     def leading(self) -> bool:

@@ -77,6 +77,7 @@ class AppendReply:
     refusal: Refusal | None = None
     hint: Hint | None = None
     counts: bool = True  # False while the replica is seeding
+    life: int = 0  # the life number of the disk, where one is kept
 
 
 @dataclass(frozen=True, slots=True)

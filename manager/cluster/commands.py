@@ -63,6 +63,16 @@ class RemoveMember:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskLost:
+    """A manager's disk does not hold any more what it acknowledged, or is an older copy of itself: it has no vote, and who runs on it takes
+    a new identity. Changes nothing where the member has another disk by now; never refused once it is committed."""
+
+    node_id: int
+    disk_id: str
+    TYPE: ClassVar[str] = "disk_lost"
+
+
+@dataclass(frozen=True, slots=True)
 class AddBroker:
     """A broker is there. The disk is its identity: the same disk keeps its id and takes the new address."""
 
@@ -230,8 +240,8 @@ class ForceElections:
     TYPE: ClassVar[str] = "force_elections"
 
 
-Command = (Noop | InitCluster | SetMember | RemoveMember | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition | RegisterProducers
-           | RegisterConsumers | ReplaceDisk | DrainBroker | CreateReplicatedTopic | BeginElections | AppointLeaders | SetLearners | ForceElections)
+Command = (Noop | InitCluster | SetMember | RemoveMember | DiskLost | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition
+           | RegisterProducers | RegisterConsumers | ReplaceDisk | DrainBroker | CreateReplicatedTopic | BeginElections | AppointLeaders | SetLearners | ForceElections)
 BY_TYPE: dict[str, type] = {cls.TYPE: cls for cls in typing.get_args(Command)}
 _HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member, BeginElection, AppointLeader, Learners)}
 

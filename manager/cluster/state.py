@@ -70,6 +70,13 @@ def _remove_member(draft: Draft, command: commands.RemoveMember) -> Row:
     return {"node_id": command.node_id}
 
 
+def _disk_lost(draft: Draft, command: commands.DiskLost) -> Row:
+    row = draft.get("member", node_id=command.node_id)
+    if row is not None and row["disk_id"] == command.disk_id:
+        draft.put("member", {"node_id": command.node_id}, url=row["url"], disk_id=None, voter=False)
+    return {"node_id": command.node_id}
+
+
 def _add_broker(draft: Draft, command: commands.AddBroker) -> Row:
     known = draft.find("broker", disk_id=command.disk_id)
     broker_id = known[0]["broker_id"] if known else draft.next_id("broker")
@@ -197,6 +204,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], Row]] = {
     commands.InitCluster: _init_cluster,
     commands.SetMember: _set_member,
     commands.RemoveMember: _remove_member,
+    commands.DiskLost: _disk_lost,
     commands.AddBroker: _add_broker,
     commands.RemoveBroker: _remove_broker,
     commands.ReplaceDisk: _replace_disk,

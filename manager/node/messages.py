@@ -32,7 +32,7 @@ def append_from_json(body: Any) -> Append:
 def reply_to_json(reply: AppendReply) -> dict[str, Any]:
     return {"term": reply.epoch, "disk_id": reply.disk_id, "position": reply.position, "round": reply.round, "matched": reply.matched,
             "refusal": reply.refusal, "hint": None if reply.hint is None else {"end": reply.hint.end, "next": reply.hint.next},
-            "counts": reply.counts}
+            "counts": reply.counts, "life": reply.life}
 
 
 def reply_from_json(body: Any) -> AppendReply:
@@ -42,7 +42,7 @@ def reply_from_json(body: Any) -> AppendReply:
         matched=None if body["matched"] is None else _integer(body["matched"]),
         refusal=None if body["refusal"] is None else Refusal(body["refusal"]),
         hint=None if body["hint"] is None else Hint(_integer(body["hint"]["end"]), _integer(body["hint"]["next"])),
-        counts=body["counts"] is True))
+        counts=body["counts"] is True, life=_integer(body["life"])))
 
 
 def _entry(index: int, item: Any) -> WalEntry:

@@ -12,6 +12,7 @@ from db.replication import (
     LogView,
     Progress,
     Refusal,
+    Voters,
     after_reply,
     commit_position,
     epoch_before,
@@ -80,6 +81,7 @@ class Leadership:
     heard: dict[int, Heard] = field(default_factory=dict)
     reads: list[WaitingRead] = field(default_factory=list)
     hand_over: HandOver | None = None
+    lost: set[str] = field(default_factory=set)  # disks that do not hold any more what they acknowledged in this term, or are older copies
 
     def follow_membership(self, held: Held) -> None:
         """Know exactly the other members."""
@@ -96,6 +98,9 @@ class Leadership:
         newest = reply.round if before is None or before.disk_id != reply.disk_id else max(before.round, reply.round)
         self.heard[source] = Heard(now, reply.disk_id, newest)
         peer.progress = after_reply(peer.progress, reply, epoch=self.term, rounds=self.round, log=log)
+        if peer.progress.disk_lost and reply.hint is not None:
+            self.lost.add(reply.disk_id)
+            peer.progress = Progress(next=max(log.start, min(reply.hint.next, log.end)))  # it gets the log, and counts for nothing
         if reply.round == peer.sent_round and reply.refusal not in (Refusal.BROKEN_CHAIN, Refusal.SPLIT_REQUEST):
             peer.sent_at = None  # after those two the same again would be refused again: not before the time to resend
 
@@ -107,7 +112,15 @@ class Leadership:
 
     def has_quorum(self, held: Held, *, now: float, seconds: float) -> bool:
         """Whether a majority has answered within these seconds, or the term is younger."""
-        return now - self.since < seconds or heard_since(held.membership.voters, self._with_own(held, now), now - seconds)
+        return now - self.since < seconds or self.reaches(held.membership.voters, held, now=now, seconds=seconds)
+
+    def reaches(self, voters: Voters, held: Held, *, now: float, seconds: float) -> bool:
+        """Whether a majority of these has answered within these seconds."""
+        return heard_since(voters, self._with_own(held, now), now - seconds)
+
+    def shown(self, *, now: float, seconds: float) -> dict[int, str]:
+        """The disk for which each follower answered within these seconds."""
+        return {node: answer.disk_id for node, answer in self.heard.items() if answer.at >= now - seconds}
 
     def successor(self, held: Held, *, now: float, seconds: float) -> int | None:
         """Who could lead next: of the voters that were heard within these seconds the furthest, or the one that was chosen before."""

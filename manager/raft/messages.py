@@ -26,6 +26,8 @@ class VoteRequest:
     last_term: int
     last_index: int
     pre: bool = False
+    disk_id: str = ""  # the candidate's
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class VoteReply:
     pre: bool
     granted: bool
     disk_id: str
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,8 @@ def vote_to_json(request: VoteRequest) -> Json:
 def vote_from_json(body: Any) -> VoteRequest:
     """Raises BadRequestError where it is none."""
     return _checked(lambda: VoteRequest(term=_natural(body["term"]), candidate=_natural(body["candidate"]), last_term=_natural(body["last_term"]),
-                                        last_index=_natural(body["last_index"]), pre=_truth(body["pre"])))
+                                        last_index=_natural(body["last_index"]), pre=_truth(body["pre"]),
+                                        disk_id=str(body["disk_id"]), life=_natural(body["life"])))
 
 
 def vote_reply_to_json(reply: VoteReply) -> Json:
@@ -103,7 +107,7 @@ def vote_reply_to_json(reply: VoteReply) -> Json:
 def vote_reply_from_json(body: Any) -> VoteReply:
     """Raises BadRequestError where it is none."""
     return _checked(lambda: VoteReply(term=_natural(body["term"]), asked=_natural(body["asked"]), pre=_truth(body["pre"]),
-                                      granted=_truth(body["granted"]), disk_id=str(body["disk_id"])))
+                                      granted=_truth(body["granted"]), disk_id=str(body["disk_id"]), life=_natural(body["life"])))
 
 
 def timeout_now_to_json(request: TimeoutNow) -> Json:

@@ -2,7 +2,7 @@
 
 One driver per manager owns a :class:`Node`. Its duties, in this order, for every step:
 
-1. lock ``raft_state``; load :class:`Held`; call **one** of ``tick``, ``step``, ``advance``, ``read``, ``change_member``, ``hand_over``;
+1. lock ``raft_state``; load :class:`Held`; call **one** of ``tick``, ``step``, ``advance``, ``read``, ``change_member``, ``repair``, ``hand_over``;
    take ``ready()``;
 2. write ``ready.persist`` in the same transaction and commit. If that fails, or its outcome is unknown: ``abandon()``, and nothing is sent;
 3. only then send ``ready.send`` and the states of ``ready.snapshots``, answer ``ready.reads`` (once their index is applied), report ``ready.events``;
@@ -15,14 +15,15 @@ sees what they did in the next ``Held``: a higher term, a contact, a longer log.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from db.replication import AppendReply, epoch_before
 from manager.raft.leader import HandOver, Leadership, ReadConfirmed, SnapshotOrder, WaitingRead
+from manager.raft.life import is_copy
 from manager.raft.log import Command, Proposal, entries_behind, marker
-from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER, Member, after_command, check_one_slot
+from manager.raft.membership import DISK_LOST, NO_SLOT, REMOVE_MEMBER, SET_MEMBER, Member, Membership, after_command, check_one_slot, repairs
 from manager.raft.messages import Envelope, Reply, TimeoutNowReply, VoteReply, VoteRequest
 from manager.raft.quorum import Tally
 from manager.raft.state import NO_CHANGES, Changes, Held, TermVote
@@ -84,6 +85,7 @@ class Node:
         self._changes: dict[str, Any] = {}
         self._ready: dict[str, Any] = {}
         self._taken = True
+        self._accused: set[str] = set()  # disks that were reported as lost
 
     def __repr__(self) -> str:
         return f"Node({self.role}, term={self.term or '-'})"
@@ -116,6 +118,7 @@ class Node:
     def step(self, held: Held, source: int, reply: Reply, *, now: float) -> None:
         """Another manager has answered."""
         self._begin(held, now)
+        reply = self._in_its_name(held, source, reply)
         term = reply.term if isinstance(reply, (VoteReply, TimeoutNowReply)) else reply.epoch
         if term > held.state.current_term:
             self._persist(term_vote=TermVote(term, None))
@@ -161,7 +164,7 @@ class Node:
         """
         self._begin(held, now)
         try:
-            self._check_member_change(held, command)
+            self._check_member_change(held, command, now)
         except (NotLeaderError, RefusedError):
             self._finish(held, now)
             raise
@@ -189,6 +192,20 @@ class Node:
             self._finish(held, now)
             raise
         self._lead.hand_over = HandOver(now + self._election_timeout_seconds)
+        self._finish(held, now)
+
+    def repair(self, held: Held, *, now: float) -> None:
+        """Where this manager leads: make the one change that is most urgent to have every member vote with the disk it has, if any is allowed now.
+
+        So a disk that lost what it held leaves, a new one is registered without a vote, and who has caught up gets the vote.
+        """
+        self._begin(held, now)
+        if self._lead is not None:
+            shown = self._lead.shown(now=now, seconds=self._election_timeout_seconds)
+            command = next((each for each in repairs(held.membership, shown, self._lead.lost) if self._objection(held, each, now) is None), None)
+            if command is not None:
+                self._report("repair", self._lead.term, str(command))
+                self._persist(insert=entries_behind(held.log, held.state.current_term, (Proposal(command),)))
         self._finish(held, now)
 
     def abandon(self) -> None:
@@ -286,7 +303,7 @@ class Node:
     def _request_votes(self, held: Held, *, pre: bool) -> None:
         assert self._tally is not None
         log, own = held.log, held.state.node_id
-        request = VoteRequest(self._tally.term, own, epoch_before(log, log.end), log.end, pre)
+        request = VoteRequest(self._tally.term, own, epoch_before(log, log.end), log.end, pre, held.state.disk_id, held.state.life)
         self._ready["send"] = tuple(Envelope(own, node, request) for node in sorted(held.membership.voters) if node != own)
 
     def _count_vote(self, held: Held, source: int, reply: VoteReply, now: float) -> None:
@@ -349,11 +366,26 @@ class Node:
 
     def _learn(self, held: Held, source: int, reply: AppendReply, now: float) -> None:
         assert self._lead is not None
-        peer = self._lead.peers.get(source)
-        lost_before = peer is not None and peer.progress.disk_lost
         self._lead.learn(source, reply, now=now, log=held.log)
-        if peer is not None and peer.progress.disk_lost and not lost_before:
-            self._report("disk_lost", self._lead.term, f"manager {source} no longer holds what it acknowledged")
+        if reply.disk_id in self._lead.lost:
+            self._accuse(source, reply.disk_id, "no longer holds what it acknowledged")
+
+    def _in_its_name(self, held: Held, source: int, reply: Reply) -> Reply:
+        """The answer; in nobody's name where it comes from an older copy of a disk, or from one that was found to be lost."""
+        if isinstance(reply, TimeoutNowReply):
+            return reply
+        if is_copy(held.state.lives, reply.disk_id, reply.life):
+            self._accuse(source, reply.disk_id, "runs on an older copy of its database")
+            if self._lead is not None:
+                self._lead.lost.add(reply.disk_id)
+        elif self._lead is None or reply.disk_id not in self._lead.lost:
+            return reply
+        return replace(reply, disk_id=NO_SLOT)
+
+    def _accuse(self, source: int, disk_id: str, reason: str) -> None:
+        if disk_id not in self._accused:
+            self._accused.add(disk_id)
+            self._report("disk_lost", self.term, f"manager {source} {reason}")
 
     def _commit(self, held: Held) -> int:
         assert self._lead is not None
@@ -380,10 +412,17 @@ class Node:
 
     # --- membership ---
 
-    def _check_member_change(self, held: Held, command: Command) -> None:
+    def _objection(self, held: Held, command: Command, now: float) -> RefusedError | None:
+        try:
+            self._check_member_change(held, command, now)
+        except RefusedError as error:
+            return error
+        return None
+
+    def _check_member_change(self, held: Held, command: Command, now: float) -> None:
         if self._lead is None:
             raise NotLeaderError(leader=held.contact.leader)
-        if command.get("type") not in (SET_MEMBER, REMOVE_MEMBER):
+        if command.get("type") not in (SET_MEMBER, REMOVE_MEMBER, DISK_LOST):
             raise RefusedError(f"{command.get('type')} is no change of one member")
         if not self._marker_is_committed(held):
             raise RefusedError("this leader has not committed an entry of its term yet")
@@ -393,9 +432,16 @@ class Node:
             raise RefusedError("another membership change is under way")
         after = after_command(held.membership, command, held.log.end + 1)
         check_one_slot(held.membership, after)
+        self._check_reached(held, after, now)
         member = after.members.get(int(command["node_id"]))
         if member is not None and member.voter and not held.membership.is_voter(member.node_id, member.disk_id or ""):
             self._check_caught_up(held, member)
+
+    def _check_reached(self, held: Held, after: Membership, now: float) -> None:
+        """A majority of the voters as they will be answers now: otherwise nothing would be committed any more, this change included."""
+        assert self._lead is not None
+        if not self._lead.reaches(after.voters, held, now=now, seconds=self._election_timeout_seconds):
+            raise RefusedError("too few of the managers that would be left to vote are answering: the change would stop all writes")
 
     def _check_caught_up(self, held: Held, member: Member) -> None:
         """A new voter holds everything that is committed, on the disk that is registered, before it counts."""

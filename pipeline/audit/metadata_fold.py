@@ -160,6 +160,12 @@ def _set_member(draft: _Draft, command: Mapping[str, Any]) -> None:
     draft.put("member", {name: command[name] for name in ("node_id", "url", "disk_id", "voter")})
 
 
+def _disk_lost(draft: _Draft, command: Mapping[str, Any]) -> None:
+    row = draft.now.tables["member"].get((command["node_id"],))
+    if row is not None and row["disk_id"] == command["disk_id"]:
+        draft.put("member", {**row, "disk_id": None, "voter": False})
+
+
 def _remove_member(draft: _Draft, command: Mapping[str, Any]) -> None:
     draft.gone_members.append(command["node_id"])
 
@@ -218,6 +224,7 @@ def _register_consumers(draft: _Draft, command: Mapping[str, Any]) -> None:
 
 HANDLERS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "noop": _noop, "init_cluster": _init_cluster, "set_member": _set_member, "remove_member": _remove_member,
+    "disk_lost": _disk_lost,
     "add_broker": _add_broker, "remove_broker": _remove_broker, "create_topic": _create_topic,
     "delete_topic": _delete_topic, "add_partition": _add_partition, "register_producers": _register_producers,
     "register_consumers": _register_consumers,

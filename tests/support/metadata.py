@@ -67,4 +67,7 @@ LOG: list[c.Command] = [
     c.DrainBroker(4, draining=False),
     c.DrainBroker(9),
     c.DeleteTopic("pair"),
+    c.DiskLost(3, DISKS[4]),
+    c.DiskLost(3, DISKS[3]),
+    c.DiskLost(9, DISKS[3]),
 ]

@@ -20,7 +20,7 @@ def test_a_request_comes_back_equal():
 
 
 @pytest.mark.parametrize("reply", [
-    AppendReply(1, "disk", 3, 9, matched=5), AppendReply(2, "disk", 3, 9, refusal=Refusal.STALE_EPOCH),
+    AppendReply(1, "disk", 3, 9, matched=5, life=7), AppendReply(2, "disk", 3, 9, refusal=Refusal.STALE_EPOCH),
     AppendReply(1, "disk", 3, 0, refusal=Refusal.NO_MATCH, hint=Hint(2, 1), counts=False)])
 def test_a_reply_comes_back_equal(reply):
     assert reply_from_json(json.loads(json.dumps(reply_to_json(reply)))) == reply

@@ -21,7 +21,7 @@ def test_nothing_happens_before_the_timeout() -> None:
 def test_after_the_timeout_the_others_are_asked_first_and_nothing_is_written() -> None:
     """Thesis 9.6: no term is used up by a manager that would not be elected."""
     ready = Desk().time_out()
-    request = VoteRequest(2, 1, 1, 1, pre=True)
+    request = VoteRequest(2, 1, 1, 1, pre=True, disk_id="d1")
     assert (ready.send, ready.persist) == ((Envelope(1, 2, request), Envelope(1, 3, request)), NO_CHANGES)
 
 
@@ -39,7 +39,7 @@ def test_with_a_majority_of_pre_votes_it_takes_the_next_term_and_votes_for_itsel
     desk = Desk()
     desk.time_out()
     ready = desk.vote(3, pre=True)
-    request = VoteRequest(2, 1, 1, 1)
+    request = VoteRequest(2, 1, 1, 1, disk_id="d1")
     assert ready.persist == Changes(term_vote=TermVote(2, 1))
     assert ready.send == (Envelope(1, 2, request), Envelope(1, 3, request))
 

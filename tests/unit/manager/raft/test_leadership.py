@@ -7,7 +7,7 @@ import pytest
 from db.replication import AppendReply, Hint, Refusal
 from manager.raft.leader import ReadConfirmed, SnapshotOrder
 from manager.raft.log import Proposal
-from manager.raft.membership import INIT_CLUSTER, REMOVE_MEMBER, SET_MEMBER
+from manager.raft.membership import INIT_CLUSTER, REMOVE_MEMBER, SET_MEMBER, after_command
 from manager.raft.node import READS_MAX, Role
 from manager.raft.proposal import plan_propose
 from manager.raft.state import Changes, RaftState
@@ -244,9 +244,46 @@ def test_other_commands_are_no_change_of_one_member() -> None:
 def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     """Thesis 4.2.2: and counts only the others for it."""
     desk = _leading()
+    desk.matched(3, 1)
     _change(desk, type=REMOVE_MEMBER, node_id=1)
     desk.membership = members(3, learners=(1,), index=3)
     assert desk.matched(2, 3).persist == Changes()
     assert desk.node.role is Role.LEADER
     ready = desk.matched(3, 3)
     assert (ready.persist, desk.node.role) == (Changes(commit_index=3, leader_term=0), Role.FOLLOWER)
+
+
+def _repaired(desk: Desk) -> dict | None:
+    desk.node.repair(desk.held(), now=desk.now)
+    ready = desk.node.ready()
+    desk.write(ready.persist)
+    return ready.persist.insert[0].command if ready.persist.insert else None
+
+
+def test_a_leader_repairs_one_slot_at_a_time_and_only_what_may_be_changed_now() -> None:
+    """A new disk is registered without a vote; it gets that when it has caught up and the change before is committed."""
+    desk = _leading()
+    assert _repaired(desk) is None, "all is as it should be"
+    desk.hear(3, AppendReply(2, "new", 1, 1, refusal=Refusal.NO_MATCH, hint=Hint(0, 0)))
+    registered = {"type": SET_MEMBER, "node_id": 3, "url": "m3", "disk_id": "new", "voter": False}
+    assert _repaired(desk) == registered
+    desk.membership = after_command(desk.membership, registered, 3)
+    assert _repaired(desk) is None, "the change is not committed yet"
+    desk.matched(2, 3)
+    desk.matched(3, 2, disk_id="new")
+    assert _repaired(desk) is None, "it does not hold what is committed yet"
+    desk.matched(3, 3, disk_id="new")
+    assert _repaired(desk) == {**registered, "voter": True}
+
+
+def test_a_follower_repairs_nothing() -> None:
+    """It knows nobody's progress."""
+    assert _repaired(Desk()) is None
+
+
+def test_no_change_that_leaves_too_few_who_answer() -> None:
+    """With one of three away, the removal of another one that is there would stop all writes."""
+    desk = _leading()
+    with pytest.raises(RefusedError, match="would stop all writes"):
+        _change(desk, type=REMOVE_MEMBER, node_id=2)
+    assert _change(desk, type=REMOVE_MEMBER, node_id=3).persist.insert

@@ -10,7 +10,18 @@ from db.replication import has_majority
 from manager.cluster import commands
 from manager.raft.bootstrap import FIRST_TERM, plan_bootstrap
 from manager.raft.log import NOOP, Proposal, entries_behind
-from manager.raft.membership import INIT_CLUSTER, REMOVE_MEMBER, SET_MEMBER, Member, Membership, after_command, check_one_slot, in_force
+from manager.raft.membership import (
+    DISK_LOST,
+    INIT_CLUSTER,
+    REMOVE_MEMBER,
+    SET_MEMBER,
+    Member,
+    Membership,
+    after_command,
+    check_one_slot,
+    in_force,
+    repairs,
+)
 from manager.raft.state import Contact, Held, RaftState, TermVote
 from myqueue.errors import RefusedError
 from tests.unit.manager.raft.desk import log_of, members
@@ -101,3 +112,23 @@ def test_nothing_is_founded_over_a_log_or_a_term() -> None:
         plan_bootstrap(_held(current_term=1), _init(1))
     with pytest.raises(RefusedError, match="already"):
         plan_bootstrap(Held(RaftState(1, "d1"), log_of(1), Membership(), Contact(0.0)), _init(1))
+
+
+def test_a_lost_disk_leaves_its_slot_while_it_is_the_members() -> None:
+    """A word that comes late, about a disk that was replaced already, changes nothing."""
+    lost = {"type": DISK_LOST, "node_id": 3, "disk_id": "d3"}
+    after = after_command(members(3), lost, 9)
+    assert after == Membership({**members(2).members, 3: Member(3, "m3", None, voter=False)}, 9)
+    check_one_slot(members(3), after)
+    assert after_command(members(3), {**lost, "disk_id": "older"}, 9).members == members(3).members
+    assert after_command(members(3), {**lost, "node_id": 9}, 9).members == members(3).members
+
+
+def test_repairs_take_lost_disks_out_first_then_register_new_ones_then_give_votes() -> None:
+    """Each is one change of one slot; what answers in nobody's name is not registered."""
+    membership = Membership({1: Member(1, "m1", "d1", True), 2: Member(2, "m2", "d2", True), 3: Member(3, "m3", "d3", False),
+                             4: Member(4, "m4", "d4", True), 5: Member(5, "m5", None, False)})
+    shown = {2: "d2", 3: "d3", 4: "new", 5: ""}
+    assert list(repairs(membership, shown, {"d2"})) == [
+        {"type": DISK_LOST, "node_id": 2, "disk_id": "d2"}, _set(4, "new", voter=False), _set(3, "d3", voter=True)]
+    assert list(repairs(members(3), {2: "d2", 3: "d3"}, {"old"})) == []

@@ -13,8 +13,8 @@ from myqueue.errors import BadRequestError
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("vote", VoteRequest(3, 2, 1, 9, pre=True)),
-    ("vote_reply", VoteReply(3, 4, False, True, "d2")),
+    ("vote", VoteRequest(3, 2, 1, 9, pre=True, disk_id="d2", life=7)),
+    ("vote_reply", VoteReply(3, 4, False, True, "d2", life=7)),
     ("snapshot", InstallSnapshot(3, 1, OfferedStart(9, 2, bytes(range(32))), {"topics": []}, round=4)),
 ])
 def test_what_is_written_is_read_back(name: str, message: object) -> None:
@@ -23,11 +23,11 @@ def test_what_is_written_is_read_back(name: str, message: object) -> None:
     assert getattr(messages, f"{name}_from_json")(json.loads(text)) == message
 
 
-GOOD = {"term": 3, "candidate": 2, "last_term": 1, "last_index": 9, "pre": True}
+GOOD = {"term": 3, "candidate": 2, "last_term": 1, "last_index": 9, "pre": True, "disk_id": "d2", "life": 7}
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {**GOOD, "term": "3"}, {**GOOD, "term": -1}, {**GOOD, "term": 2**63}, {**GOOD, "term": True},
-                                  {**GOOD, "term": 1.0}, {**GOOD, "pre": 1}])
+                                  {**GOOD, "term": 1.0}, {**GOOD, "pre": 1}, {**GOOD, "life": -1}])
 def test_anything_else_is_a_bad_request(body: object) -> None:
     """Data from outside is checked where it comes in."""
     with pytest.raises(BadRequestError):
