@@ -7,9 +7,10 @@ border behind its entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg2.extras
@@ -21,10 +22,15 @@ from db.wal import RaftState, WalEntry
 from myqueue.errors import ConfigurationError
 
 STATE_COLUMNS = ("node_id, disk_id::text, current_term, voted_for, leader_term, commit_index, applied_index, cluster_id, life, "
-                 "snapshot_index, snapshot_term, snapshot_chain")
+                 "snapshot_index, snapshot_term, snapshot_chain, lives")
 READ_STATE = f"SELECT {STATE_COLUMNS} FROM raft_state"  # noqa: S608 - a constant
 LOCK_STATE = f"{READ_STATE} FOR UPDATE"
 CLAIM_NODE = "UPDATE raft_state SET node_id = %s WHERE node_id IS NULL"
+SERVER = "SELECT (SELECT system_identifier FROM pg_control_system())::text, (SELECT timeline_id FROM pg_control_checkpoint())::bigint"
+KNOWN_SERVER = "SELECT system_identifier, timeline FROM raft_state"
+SET_SERVER = "UPDATE raft_state SET system_identifier = %s, timeline = %s"
+SET_LIFE = "UPDATE raft_state SET life = %s, lives = %s"
+NEW_DISK = "UPDATE raft_state SET disk_id = gen_random_uuid(), life = 0, leader_term = 0 RETURNING disk_id::text"
 SET_STATE = "UPDATE raft_state SET current_term = %s, voted_for = %s, leader_term = %s, commit_index = %s, applied_index = %s"
 LAST_ENTRY = "SELECT index, term, chain FROM wal ORDER BY index DESC LIMIT 1"
 ONE_ENTRY = "SELECT term, chain FROM wal WHERE index = %s"
@@ -44,6 +50,7 @@ PUT_SESSION = """INSERT INTO client_session (client_id, last_seq, reply, last_in
 EXPIRE_SESSIONS = "DELETE FROM client_session WHERE last_index < %s"
 TRY_DRIVE = "SELECT pg_try_advisory_lock(%s)"
 DRIVER_LOCK = 0x6D79_7175_6472_76  # "myqudrv": one driver per manager
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,29 @@ class HeldWal:
         self._cursor.execute(SET_STATE, (state.current_term, state.voted_for, state.leader_term, state.commit_index, state.applied_index))
         self.state, self.changed = state, True
 
+    def write_life(self, life: int, lives: Mapping[str, int]) -> None:
+        """Write this disk's life number and what was seen of others'; neither falls."""
+        assert life >= self.state.life and all(lives.get(disk, number) >= number for disk, number in self.state.lives.items()), "lives never fall"
+        self._cursor.execute(SET_LIFE, (life, psycopg2.extras.Json(dict(lives))))
+        self.state, self.changed = replace(self.state, life=life, lives=lives), True
+
+    def is_moved(self) -> bool:
+        """Whether this database was last used on another server or timeline, which is noted: a copy made by the server's own means."""
+        self._cursor.execute(SERVER)
+        server = self._cursor.fetchone()
+        self._cursor.execute(KNOWN_SERVER)
+        known = self._cursor.fetchone()
+        if known != server:
+            self._cursor.execute(SET_SERVER, server)
+        return known not in (server, (None, None))
+
+    def take_new_disk(self) -> str:
+        """From now on this is another disk, which has promised nothing, acknowledged nothing and leads nowhere; its identity."""
+        self._cursor.execute(NEW_DISK)
+        disk_id = self._cursor.fetchone()[0]
+        self.state, self.changed = replace(self.state, disk_id=disk_id, life=0, leader_term=0), True
+        return disk_id
+
     def append(self, entries: Sequence[WalEntry]) -> None:
         rows = [(e.index, e.term, psycopg2.extras.Json(e.command), e.client_id, e.client_seq, e.chain) for e in entries]
         psycopg2.extras.execute_values(self._cursor, INSERT_ENTRIES, rows, page_size=len(rows) or 1)
@@ -197,18 +227,21 @@ class WalStore:
             return held.state
 
     def claim(self, node_id: int) -> RaftState:
-        """Take this database for a node: the first one to come keeps it.
+        """Take this database for a node: the first one to come keeps it. On another server or timeline than before it becomes another disk.
 
         Raises:
             ConfigurationError: it belongs to another node.
         """
         with transaction(self._engine) as cursor:
+            cursor.execute(LOCK_STATE)
+            held = HeldWal(cursor, _state(cursor.fetchone()))
+            if held.state.node_id not in (None, node_id):
+                raise ConfigurationError(f"this database belongs to manager {held.state.node_id}, not to manager {node_id}")
             cursor.execute(CLAIM_NODE, (node_id,))
+            if held.is_moved():
+                _log.warning("this database was copied to another server or timeline: it is disk %s from now on", held.take_new_disk())
             cursor.execute(READ_STATE)
-            state = _state(cursor.fetchone())
-        if state.node_id != node_id:
-            raise ConfigurationError(f"this database belongs to manager {state.node_id}, not to manager {node_id}")
-        return state
+            return _state(cursor.fetchone())
 
 
 class DriverLock:
@@ -246,7 +279,7 @@ class DriverLock:
 
 
 def _state(row: tuple) -> RaftState:
-    return RaftState(*row[:11], bytes(row[11]))
+    return RaftState(*row[:11], bytes(row[11]), row[12])
 
 
 def _entry(row: tuple) -> WalEntry:

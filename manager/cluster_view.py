@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from db.engine import parse_url
+from manager.catalogue import Catalogue
 from manager.heartbeats import Liveness
 from manager.node.role import Role
 from manager.node.transport import Peers
@@ -32,6 +33,7 @@ class ClusterView:
 
     def __init__(self, *, replica: Replica, liveness: Liveness, role: Role, peers: Peers, urls: Mapping[int, str],
                  database: Mapping[str, Any], clock: Clock) -> None:
+        """``urls`` are those of the settings, shown until the members are known."""
         self._replica, self._liveness, self._role, self._peers, self._urls, self._clock = replica, liveness, role, peers, urls, clock
         self._databases: dict[int, Mapping[str, Any]] = {role.node_id: database}
         self._turns = 0
@@ -54,13 +56,23 @@ class ClusterView:
         brokers = [{**one, "state": states.get(("broker", one["broker_id"]), "unknown"), "database": catalogue.brokers[one["broker_id"]].database}
                    for one in snapshot[2]["brokers"]]
         return {**snapshot[2], "brokers": brokers, "term": self._role.term,
-                "managers": [self._manager(node_id, states, leader) for node_id in sorted(self._urls)]}
+                "managers": [self._manager(node_id, states, leader) for node_id in self._node_ids(catalogue)]}
+
+    def managers(self) -> list[dict[str, Any]]:
+        """The members: which disk each has, whether it votes, what is known of it."""
+        states, leader = self._known_states(), self._role.leader()
+        return [{"node_id": member.node_id, "url": self._peers.url(member.node_id), "role": "write" if member.node_id == leader else "read",
+                 "state": states.get(("manager", member.node_id), "unknown"), "voter": member.voter, "disk_id": member.disk_id}
+                for member in self._replica.current().members]
+
+    def _node_ids(self, catalogue: Catalogue) -> list[int]:
+        return sorted(member.node_id for member in catalogue.members) or sorted(self._urls)
 
     def refresh(self) -> None:
         """Ask the other managers where their databases are; called now and then in the background."""
         again = self._turns % self.RENEW_TURNS == 0
         self._turns += 1
-        for node_id in self._urls:
+        for node_id in self._node_ids(self._replica.catalogue()):
             if node_id != self._role.node_id and (again or node_id not in self._databases):
                 try:
                     database = self._peers.identity(node_id).database
@@ -69,7 +81,7 @@ class ClusterView:
                 self._databases = {**self._databases, node_id: database}
 
     def _manager(self, node_id: int, states: Mapping[tuple[str, int], str], leader: int | None) -> dict[str, Any]:
-        told = {"node_id": node_id, "url": self._urls[node_id], "role": "write" if node_id == leader else "read",
+        told = {"node_id": node_id, "url": self._peers.url(node_id), "role": "write" if node_id == leader else "read",
                 "state": states.get(("manager", node_id), "unknown")}
         return {**told, "database": dict(self._databases[node_id])} if node_id in self._databases else told
 

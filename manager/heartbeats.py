@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from db.metadata_store import HeartbeatRow, HeartbeatStore
 from manager.cluster.liveness import Actor, State, Thresholds, heard_age, observe
+from manager.lives import Lives
 from manager.node.role import Role
 from manager.node.transport import Peers
 from manager.replica import Replica
@@ -30,8 +31,8 @@ _log = logging.getLogger(__name__)
 class HeartbeatBook:
     """What one worker process has heard and not yet written. Safe to call from any thread; hearing costs no I/O."""
 
-    def __init__(self, store: HeartbeatStore, *, role: Role, peers: Peers, clock: Clock) -> None:
-        self._store, self._role, self._peers, self._clock = store, role, peers, clock
+    def __init__(self, store: HeartbeatStore, *, role: Role, peers: Peers, lives: Lives, clock: Clock) -> None:
+        self._store, self._role, self._peers, self._lives, self._clock = store, role, peers, lives, clock
         self._lock = threading.Lock()
         self._heard: dict[Actor, float] = {}
         self._to_pass: dict[Actor, float] = {}
@@ -54,7 +55,10 @@ class HeartbeatBook:
         try:
             if passing:
                 ages = [(actor.type, actor.actor_id, max(0.0, now - moment)) for actor, moment in passing.items()]
-                self._store.record(self._peers.heartbeats(self._role.require_leader(), ages)[1])
+                told = self._peers.heartbeats(self._role.require_leader(), ages, sign=self._lives.sign())
+                self._store.record(told.nodes)
+                if told.sign is not None:
+                    self._lives.note(told.sign)
         except MyQueueError:
             self._merge(self._to_pass, passing)
             raise

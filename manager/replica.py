@@ -170,6 +170,7 @@ class Replica:
     def _load(self) -> Catalogue:
         stamp = self._signals.stamp(sig.CATALOGUE)
         catalogue = Catalogue.of(self._store.catalogue())
+        self._peers.follow({member.node_id: member.url for member in catalogue.members})
         self._cached = (stamp, catalogue)
         return catalogue
 
@@ -179,7 +180,7 @@ class Replica:
         while True:
             stamp = self._signals.stamp(sig.CATALOGUE)
             try:
-                index, _ = self._peers.heartbeats(self._role.require_leader(), [], fresh=fresh)
+                index = self._peers.heartbeats(self._role.require_leader(), [], fresh=fresh).version
                 break
             except MyQueueError as error:
                 left = end - self._clock.monotonic()

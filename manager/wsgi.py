@@ -7,6 +7,7 @@ import os
 from flask import Flask
 
 from db.engine import check_durable, make_engine
+from db.member_requests import MemberRequestStore
 from db.metadata_store import HeartbeatStore, MetadataStore
 from db.migrate import migrate
 from db.wal_store import DriverLock, WalStore
@@ -17,10 +18,13 @@ from manager.appointer import Appointer
 from manager.brokers import Brokers
 from manager.cluster_view import ClusterView, database_of
 from manager.heartbeats import HeartbeatBook, Liveness
+from manager.lives import Lives
+from manager.members import Members
 from manager.node import signals as sig
 from manager.node.driver import Driver
 from manager.node.founder import Founder
 from manager.node.lanes import Lanes
+from manager.node.mailbox import Mailbox
 from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.node.transport import Peers
@@ -71,7 +75,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
 
     replica = Replica(MetadataStore(engine), role=role, peers=peers, signals=signals, clock=clock, wait_seconds=settings.read_wait_seconds)
     heartbeats = HeartbeatStore(engine)
-    book = HeartbeatBook(heartbeats, role=role, peers=peers, clock=clock)
+    lives = Lives(wal)
+    book = HeartbeatBook(heartbeats, role=role, peers=peers, lives=lives, clock=clock)
     liveness = Liveness(heartbeats, replica=replica, role=role, thresholds=settings.thresholds)
     proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
                         live_brokers=liveness.live_brokers, timeout_seconds=settings.propose_timeout_seconds)
@@ -85,14 +90,18 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     status = Status(store=store, role=role, clock=clock, urls=urls, database=database, ready_lag_seconds=settings.ready_lag_seconds,
                     is_leaving=lambda: gate.is_shut)
 
-    others = tuple(sorted(node_id for node_id in urls if node_id != settings.node_id))
-    lanes = Lanes(peers, others, answered=lambda: signals.give(sig.DRIVE), small_timeout_seconds=settings.election_timeout_seconds,
-                  large_timeout_seconds=settings.peer_timeout_seconds)
+    others = set(urls) - {settings.node_id}
+    lanes = Lanes(peers, answered=lambda: signals.give(sig.DRIVE), run=lifecycle.thread,
+                  small_timeout_seconds=settings.election_timeout_seconds, large_timeout_seconds=settings.peer_timeout_seconds)
+    mailbox = Mailbox(MemberRequestStore(engine), signals, clock)
+    members = Members(mailbox=mailbox, replica=replica, peers=peers, role=role, clock=clock, timeout_seconds=settings.propose_timeout_seconds,
+                      identity_at=Peers(to_brokers, {}, timeout_seconds=settings.peer_timeout_seconds).identity_at)
     founder = Founder(wal, peers, node_id=settings.node_id, managers=tuple(urls))
-    driver = Driver(wal=wal, role=role, lanes=lanes, founder=founder, lock=DriverLock(driver_engine), signals=signals, clock=clock, alone=not others,
-                    heartbeat_seconds=settings.raft_heartbeat_seconds, election_timeout_seconds=settings.election_timeout_seconds,
+    driver = Driver(wal=wal, role=role, peers=peers, lanes=lanes, founder=founder, mailbox=mailbox, lock=DriverLock(driver_engine), signals=signals,
+                    clock=clock, alone=not others, heartbeat_seconds=settings.raft_heartbeat_seconds,
+                    election_timeout_seconds=settings.election_timeout_seconds,
                     on_events=appointer.on_events, on_leading=appointer.begin)
-    _run_beside(lifecycle, driver, lanes, appointer, settings=settings, book=book, liveness=liveness, view=view)
+    _run_beside(lifecycle, driver, appointer, lives, settings=settings, book=book, liveness=liveness, view=view)
     lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
     lifecycle.before_stop("last requests", lambda: gate.shut(least_seconds=LAST_REQUESTS_SECONDS[0], most_seconds=LAST_REQUESTS_SECONDS[1]))
     for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close):
@@ -100,18 +109,19 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
 
     blueprints = [queue.make_blueprint(service, records, replica, gate),
                   partition.make_blueprint(service, records, replica, gate, status.raft),
-                  native.make_blueprint(service, replica, view, book, gate),
+                  native.make_blueprint(service, replica, view, book, members, gate),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
-                                          replica=replica, book=book, liveness=liveness)]
+                                          replica=replica, book=book, liveness=liveness, lives=lives)]
     return create_app(settings.node, blueprints, lifecycle=lifecycle, ready=status.ready,
                       guard=Guard(clock, token=settings.token, secret=secret))
 
 
-def _run_beside(lifecycle: Lifecycle, driver: Driver, lanes: Lanes, appointer: Appointer, *, settings: ManagerSettings,
+def _run_beside(lifecycle: Lifecycle, driver: Driver, appointer: Appointer, lives: Lives, *, settings: ManagerSettings,
                 book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
     """The background threads of a worker. What only the driver's process does watches ``driver.driving`` or ``driver.leading``."""
 
     def beat() -> None:
+        lives.turn()
         if driver.driving.is_set():
             book.heard("manager", settings.node_id)
         book.flush()
@@ -121,8 +131,6 @@ def _run_beside(lifecycle: Lifecycle, driver: Driver, lanes: Lanes, appointer: A
             liveness.check()
 
     lifecycle.thread("driver", driver.run)
-    for name, run in lanes.threads():
-        lifecycle.thread(name, run)
     lifecycle.every("heartbeats", settings.heartbeat_interval_seconds, beat)
     lifecycle.every("cluster-view", view.REFRESH_SECONDS, view.refresh)
     lifecycle.thread("appointer", lambda stopping: appointer.run(driver.leading, stopping))

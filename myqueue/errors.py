@@ -200,6 +200,12 @@ class StaleMetadataError(UnavailableError):
     code = "stale_metadata"
 
 
+class DiskLostError(UnavailableError):
+    """This node runs on an older copy of its database: it does its part again once it has taken a new identity."""
+
+    code = "disk_lost"
+
+
 class OutcomeUnknownError(UnavailableError):
     """No answer in time: it may or may not have been done; repeat with the same sequence or request id."""
 

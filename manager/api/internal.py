@@ -10,6 +10,7 @@ from flask import Blueprint, Response, jsonify, request
 from manager.api.native import body_of
 from manager.cluster import commands
 from manager.heartbeats import NODES, HeartbeatBook, Liveness
+from manager.lives import Lives
 from manager.node import messages
 from manager.node.wal import Wal
 from manager.proposer import Proposer
@@ -28,7 +29,7 @@ CLIENT_ID_MAX = 200
 
 
 def make_blueprint(*, identity: Callable[[], dict[str, Any]], wal: Wal, proposer: Proposer, service: ManagerService,
-                   replica: Replica, book: HeartbeatBook, liveness: Liveness) -> Blueprint:
+                   replica: Replica, book: HeartbeatBook, liveness: Liveness, lives: Lives) -> Blueprint:
     """What other nodes ask of a manager. They do not pass the gate of the public faces: those wait for them."""
     blueprint = Blueprint("internal", __name__)
 
@@ -68,12 +69,17 @@ def make_blueprint(*, identity: Callable[[], dict[str, Any]], wal: Wal, proposer
         heard = body.get("heartbeats", [])
         if not isinstance(heard, list) or len(heard) > HEARTBEATS_MAX:
             raise BadRequestError(f"heartbeats must be a list of at most {HEARTBEATS_MAX}", argument="heartbeats")
-        for one in [_heartbeat(item) for item in heard]:
+        actors = [_heartbeat(item) for item in heard]
+        if body.get("sign") is not None:
+            lives.note(messages.sign_from_json(body["sign"]))
+        for one in actors:
             book.heard(*one)
         version = replica.confirmed_index() if body.get("fresh") is True else replica.applied_index()
         answer: dict[str, Any] = {"version": version}
         if routes.FORWARDED in request.headers and heard:  # another manager: it learns in turn which nodes are alive
             answer["nodes"] = [{"type": row.type, "actor_id": row.actor_id, "age_seconds": row.age_seconds} for row, _ in liveness.rows(NODES)]
+            sign = lives.sign()
+            answer["sign"] = None if sign is None else messages.sign_to_json(sign)
         return jsonify(answer)
 
     return blueprint

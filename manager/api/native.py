@@ -10,6 +10,7 @@ from manager.api.hooks import Gate, install
 from manager.catalogue import Catalogue, replicas
 from manager.cluster_view import ClusterView
 from manager.heartbeats import HeartbeatBook
+from manager.members import Members
 from manager.replica import Replica
 from manager.service import TOPICS_MAX, ManagerService
 from myqueue.errors import BadRequestError
@@ -20,7 +21,7 @@ from myqueue.service.arguments import json_object
 IDS_MAX = 10_000  # in one heartbeat
 
 
-def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, gate: Gate) -> Blueprint:
+def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate) -> Blueprint:
     """The native face over a manager's operations."""
     blueprint = Blueprint("native", __name__)
     install(blueprint, gate=gate, replica=replica)
@@ -76,6 +77,22 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
     def register_consumers() -> Response:
         body = body_of("topics", "start")
         return jsonify({"consumers": service.register_consumers(_names(body), start=body.get("start", "earliest"))})
+
+    @blueprint.get(routes.MANAGERS)
+    def list_managers() -> Response:
+        return jsonify({"managers": view.managers()})
+
+    @blueprint.post(routes.MANAGERS)
+    def add_manager() -> tuple[Response, int]:
+        body = body_of("node_id", "url")
+        node_id = parse_integer(body.get("node_id"), name="node_id", minimum=1)
+        return jsonify(members.add(node_id, body.get("url", ""), forwarded=routes.FORWARDED in request.headers)), 201
+
+    @blueprint.delete(_flask(routes.MANAGER))
+    def remove_manager(node_id: str) -> Response:
+        number = parse_integer(node_id, name="node_id", minimum=1)
+        members.remove(number, forwarded=routes.FORWARDED in request.headers)
+        return jsonify({"node_id": number})
 
     @blueprint.post(routes.HEARTBEATS)
     def heartbeats() -> Response:

@@ -14,49 +14,57 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from db.member_requests import MemberRequest
 from db.wal_store import DriverLock
 from manager.cluster import commands
 from manager.cluster.draft import Event
 from manager.node import signals as sig
 from manager.node.founder import Founder
 from manager.node.lanes import Lanes
+from manager.node.mailbox import Mailbox
 from manager.node.role import Role
 from manager.node.signals import Signals
+from manager.node.transport import Peers
 from manager.node.wal import Applied, Desk, Wal
 from manager.raft.messages import Reply
 from manager.raft.node import Node, Ready
 from manager.raft.node import Role as Part
 from manager.raft.state import Held
 from myqueue.clock import Clock
-from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OverloadedError, RefusedError
+from myqueue.errors import DiskLostError, LogFaultError, MyQueueError, NotLeaderError, OverloadedError, RefusedError
 from myqueue.service import metrics
 from myqueue.service.faults import fault_point
 
+REPAIR_SECONDS = 0.5  # between looks of a leader for members that do not vote with the disk they have
 PAUSE_SECONDS = 0.5  # after something failed, and between looks at the lock
 ELECTION_STEP_SECONDS = 0.05  # between looks at the timers during an election
 _log = logging.getLogger(__name__)
-OF_LEADERS = (commands.Noop.TYPE, commands.InitCluster.TYPE)  # commands that no client asked for
+# Commands that no client's session asked for.
+OF_LEADERS = (commands.Noop.TYPE, commands.InitCluster.TYPE, commands.SetMember.TYPE, commands.RemoveMember.TYPE, commands.DiskLost.TYPE)
 Step = Callable[[Held], None]
 
 
 class Driver:
     """Drives one manager while it holds the lock."""
 
-    def __init__(self, *, wal: Wal, role: Role, lanes: Lanes, founder: Founder, lock: DriverLock, signals: Signals, clock: Clock, alone: bool,
-                 heartbeat_seconds: float, election_timeout_seconds: float, on_events: Callable[[tuple[Event, ...]], None],
+    def __init__(self, *, wal: Wal, role: Role, peers: Peers, lanes: Lanes, founder: Founder, mailbox: Mailbox, lock: DriverLock, signals: Signals,
+                 clock: Clock, alone: bool, heartbeat_seconds: float, election_timeout_seconds: float, on_events: Callable[[tuple[Event, ...]], None],
                  on_leading: Callable[[], None]) -> None:
         """
         Args:
-            alone: there is no other manager to wait for.
+            alone: as far as the settings know, there is no other manager to wait for.
             on_leading: called when this manager begins to lead.
         """
-        self._wal, self._role, self._lanes, self._founder, self._lock = wal, role, lanes, founder, lock
-        self._signals, self._clock, self._alone, self._on_events, self._on_leading = signals, clock, alone, on_events, on_leading
+        self._wal, self._role, self._lanes, self._founder, self._mailbox, self._lock = wal, role, lanes, founder, mailbox, lock
+        self._peers, self._signals, self._clock, self._alone = peers, signals, clock, alone
+        self._on_events, self._on_leading = on_events, on_leading
         self._heartbeat_seconds, self._election_timeout_seconds = heartbeat_seconds, election_timeout_seconds
         self._node, self._started = self._new_node(), False
         self._seen = -1  # the stamp of the last look
-        self._round_due = self._look_due = 0.0
+        self._round_due = self._look_due = self._repair_due = 0.0
+        self._members_index = -1  # of the membership that the lanes reach
         self._read_asked = 0
+        self._disk_lost: str | None = None  # why another identity is to be taken
         self.driving = threading.Event()  # this process holds the lock
         self.leading = threading.Event()  # … and this manager leads: other threads of the process watch these
         self._leaving = threading.Event()  # this process is about to end, and led
@@ -75,8 +83,10 @@ class Driver:
                     self._turn()
                 except MyQueueError as error:
                     self._node.abandon()
+                    self._mailbox.forget()
                     self._seen = -1  # look again, whatever was asked for
                     self._tell_role()
+                    self._disk_lost = error.message if isinstance(error, DiskLostError) else self._disk_lost
                     level = logging.CRITICAL if isinstance(error, LogFaultError) else logging.WARNING
                     _log.log(level, "driver: %s", error.message, extra={"code": error.code})
                     stopping.wait(PAUSE_SECONDS / 2)
@@ -125,6 +135,9 @@ class Driver:
     # --- one turn ---
 
     def _turn(self) -> None:
+        if self._disk_lost is not None:
+            self._wal.renew_disk(self._disk_lost)
+            self._disk_lost = None
         stamp, asked = self._signals.stamp(sig.DRIVE), self._signals.stamp(sig.READ)
         founded = self._founder.turn()
         now = self._clock.monotonic()
@@ -135,8 +148,12 @@ class Driver:
         if self._leaving.is_set() and self._node.role is Part.LEADER and not self._hand_over_asked:
             self._hand_over_asked = True
             steps.append(self._hand_over)
+        steps.extend(self._change_member(request) for request in self._mailbox.taken())
         if founded or self._timer_is_due(now):
             steps.append(self._tick(hurry=founded or self._alone))
+            if self._node.role is Part.LEADER and now >= self._repair_due:
+                self._repair_due = now + REPAIR_SECONDS
+                steps.append(self._repair)
         elif not steps and stamp != self._seen:
             steps.append(self._advance)
         self._seen = stamp
@@ -154,6 +171,8 @@ class Driver:
         with self._wal.deciding() as desk:
             readies, done = self._decide(desk, steps)
         self._tell_role()
+        self._mailbox.send_answers()
+        self._reach(desk.held)
         for ready in readies:
             self._carry_out(ready)
         self._effects(done)
@@ -171,6 +190,15 @@ class Driver:
                 return readies, desk.write(ready.persist, apply=True)
         state = desk.held.state
         return readies, Applied(state.applied_index, state.commit_index)
+
+    def _reach(self, held: Held) -> None:
+        """Be able to send to every member of the membership that was in force."""
+        membership = held.membership
+        if membership.index != self._members_index and membership.members:
+            self._peers.follow({member.node_id: member.url for member in membership.members.values()})
+            self._lanes.reach(membership.others(held.state.node_id))
+            self._alone = set(membership.voters) == {held.state.node_id}
+            self._members_index = membership.index
 
     def _carry_out(self, ready: Ready) -> None:
         for envelope in ready.send:
@@ -221,6 +249,12 @@ class Driver:
     def _give_up(self) -> None:
         self._given_up.set()
         self._signals.give(sig.CATALOGUE)
+
+    def _change_member(self, request: MemberRequest) -> Step:
+        return lambda held: self._mailbox.decide(self._node, held, request)
+
+    def _repair(self, held: Held) -> None:
+        self._node.repair(held, now=self._clock.monotonic())
 
     def _advance(self, held: Held) -> None:
         self._node.advance(held, now=self._clock.monotonic())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from manager.node.transport import Peers
 from manager.raft.messages import Append, Envelope, Reply, Request, TimeoutNow, TimeoutNowReply
@@ -46,25 +46,30 @@ class Lane:
 class Lanes:
     """All of them, and the answers that came."""
 
-    def __init__(self, peers: Peers, others: tuple[int, ...], *, answered: Callable[[], None], small_timeout_seconds: float,
-                 large_timeout_seconds: float) -> None:
+    def __init__(self, peers: Peers, *, answered: Callable[[], None], run: Callable[[str, Callable[[threading.Event], None]], None],
+                 small_timeout_seconds: float, large_timeout_seconds: float) -> None:
         """
         Args:
             answered: called when an answer came.
+            run: runs a function in a thread of this name until the process stops.
         """
-        self._peers, self._answered = peers, answered
+        self._peers, self._answered, self._run = peers, answered, run
+        self._small_timeout_seconds, self._large_timeout_seconds = small_timeout_seconds, large_timeout_seconds
         self._answers: deque[tuple[int, Reply]] = deque(maxlen=ANSWERS_MAX)
         self._trouble: dict[int, str] = {}  # the last failure's code, so that each is logged once
-        self._small = {node_id: self._lane(node_id, small_timeout_seconds) for node_id in others}
-        self._large = {node_id: self._lane(node_id, large_timeout_seconds) for node_id in others}
+        self._small: dict[int, Lane] = {}
+        self._large: dict[int, Lane] = {}
 
-    def threads(self) -> list[tuple[str, Callable[[threading.Event], None]]]:
-        """(name, target) of the threads to run."""
-        kinds = (("small", self._small), ("large", self._large))
-        return [(f"{kind}-{node_id}", lane.run) for kind, lanes in kinds for node_id, lane in lanes.items()]
+    def reach(self, node_ids: Iterable[int]) -> None:
+        """Have lanes to these managers. Those of one that left stay, and idle."""
+        for node_id in sorted(set(node_ids) - set(self._small)):
+            self._small[node_id] = self._lane(node_id, self._small_timeout_seconds)
+            self._large[node_id] = self._lane(node_id, self._large_timeout_seconds)
+            self._run(f"small-{node_id}", self._small[node_id].run)
+            self._run(f"large-{node_id}", self._large[node_id].run)
 
     def send(self, envelope: Envelope) -> None:
-        """Hand a message over. One to a manager that the settings do not name goes nowhere."""
+        """Hand a message over. One to a manager that was never a member goes nowhere."""
         request = envelope.message
         lanes = self._large if isinstance(request, Append) and request.request.entries else self._small
         if envelope.target in lanes:

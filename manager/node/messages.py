@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from db.replication import AppendReply, AppendRequest, Hint, Refusal
 from db.wal import WalEntry
+from manager.raft.life import LifeSign
 from manager.raft.messages import Append
 from myqueue.errors import BadRequestError
 
@@ -43,6 +44,16 @@ def reply_from_json(body: Any) -> AppendReply:
         refusal=None if body["refusal"] is None else Refusal(body["refusal"]),
         hint=None if body["hint"] is None else Hint(_integer(body["hint"]["end"]), _integer(body["hint"]["next"])),
         counts=body["counts"] is True, life=_integer(body["life"])))
+
+
+def sign_to_json(sign: LifeSign) -> dict[str, Any]:
+    return {"node_id": sign.node_id, "disk_id": sign.disk_id, "life": sign.life, "seen": dict(sign.seen)}
+
+
+def sign_from_json(body: Any) -> LifeSign:
+    """Raises BadRequestError where it is none."""
+    return _checked(lambda: LifeSign(_integer(body["node_id"]), str(body["disk_id"]), _integer(body["life"]),
+                                     {str(disk_id): _integer(life) for disk_id, life in body["seen"].items()}))
 
 
 def _entry(index: int, item: Any) -> WalEntry:

@@ -13,9 +13,9 @@ from manager.raft.state import Contact
 from myqueue.clock import Clock
 from myqueue.errors import UnavailableError
 
-_TERM, _LEADER, _LED_TERM, _READ, _READ_INDEX, _HANDED_OVER, _HANDING_OVER, _LEAVING = range(8)  # integers
-_CONTACT_AT, _LEADER_AT, _SINCE = range(8, 11)  # moments of the monotonic clock, which all processes of the machine share
-_FIELDS = 11
+_TERM, _LEADER, _LED_TERM, _READ, _READ_INDEX, _HANDED_OVER, _HANDING_OVER, _LEAVING, _LIFE = range(9)  # integers
+_CONTACT_AT, _LEADER_AT, _SINCE = range(9, 12)  # moments of the monotonic clock, which all processes of the machine share
+_FIELDS = 12
 
 
 class Role:
@@ -87,6 +87,11 @@ class Role:
         """Whether this manager leads and is about to hand that over: it takes no commands."""
         return self._numbers[_HANDING_OVER] != 0
 
+    @property
+    def life(self) -> int:
+        """The highest life number that a process of this manager has seen on its own disk, since the manager was started."""
+        return self._numbers[_LIFE]
+
     # --- what is noted, always after the commit ---
 
     def note_contact(self, contact: Contact, term: int) -> None:
@@ -119,6 +124,10 @@ class Role:
             self._moments[_LEADER_AT] = now - self._leader_kept_seconds
             self._moments[_SINCE] = now
             self._numbers[_LED_TERM] = self._numbers[_LEADER] = self._numbers[_HANDING_OVER] = 0
+
+    def note_life(self, life: int) -> None:
+        """Called under the lock of ``raft_state``, so that no process notes an older number behind a newer one."""
+        self._numbers[_LIFE] = life
 
     # --- fresh reads: the driver confirms them for all processes ---
 

@@ -14,6 +14,8 @@ APPLIED = 2  # the applied index rose, or what waits for it should look again
 CATALOGUE = 3  # topics, partitions, brokers, members or the leader changed
 READ = 4  # somebody wants a fresh read
 READ_CONFIRMED = 5
+MEMBER = 6  # somebody asks for a membership change
+MEMBER_ANSWERED = 7
 
 
 class Signals:

@@ -8,6 +8,7 @@ between that and applying, and between applying and the answer.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,23 +23,24 @@ from manager.node import signals as sig
 from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.raft.follower import handle
+from manager.raft.life import LifeSign, Seen, loses_disk, plan_life, sign_of
 from manager.raft.log import Proposal
-from manager.raft.membership import INIT_CLUSTER, REMOVE_MEMBER, SET_MEMBER, Member, Membership, changes_membership, in_force
+from manager.raft.membership import MEMBER_COMMANDS, Member, Membership, changes_membership, in_force
 from manager.raft.messages import Reply, Request, TimeoutNow, VoteRequest
 from manager.raft.proposal import Admission, Outcome, admit, plan_propose, proposal_outcome
-from manager.raft.state import Changes, Contact, Held, state_after
+from manager.raft.state import Changes, Held, state_after
 from myqueue.clock import Clock
-from myqueue.errors import BadRequestError, DuplicateSequenceError, LogFaultError, MyQueueError, RefusedError, TooLargeError
+from myqueue.errors import BadRequestError, DiskLostError, DuplicateSequenceError, LogFaultError, MyQueueError, RefusedError, TooLargeError
 from myqueue.protocol.chain import canonical_json
 from myqueue.service.faults import fault_point, is_armed
 
-MEMBER_COMMANDS = (INIT_CLUSTER, SET_MEMBER, REMOVE_MEMBER)
 APPLY_ENTRIES_MAX = 200  # in one transaction
 COMMAND_BYTES_MAX = 1 << 20
 SESSION_KEPT_ENTRIES = 100_000  # a client that was silent for so many entries is forgotten, on every manager at the same entry
 SESSION_CHECK_ENTRIES = 1_000
 _NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")  # jsonb cannot hold one
 CATALOGUE_TABLES = frozenset({"topic", "partition", "broker", "member", "raft_state"})
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +69,15 @@ class Applied:
     events: tuple[Event, ...] = ()
     catalogue_changed: bool = False
     commit_rose: bool = False
+    disk_lost: bool = False  # an entry says so of this manager's disk: it has become another one
 
 
 class Desk:
     """One decision: what is on disk under the lock of ``raft_state``, and the way to change it."""
 
-    def __init__(self, rows: HeldWal, contact: Contact) -> None:
-        self._rows = rows
-        self.held = Held(rows.state, rows.log, membership_in(rows), contact)
+    def __init__(self, rows: HeldWal, role: Role) -> None:
+        self._rows, self._role = rows, role
+        self.held = Held(rows.state, rows.log, membership_in(rows), role.contact())
 
     def write(self, changes: Changes, *, apply: bool = False) -> Applied:
         """Carry the changes out; with ``apply`` also what is committed then, as much as fits into one transaction."""
@@ -90,6 +93,8 @@ class Desk:
         state = replace(state, applied_index=done.applied_index)
         if state != before:
             rows.write_state(state)
+        if done.disk_lost:
+            _renew(rows, self._role, "the write manager has found that it does not hold what it acknowledged")
         return replace(done, commit_rose=state.commit_index > before.commit_index)
 
 
@@ -103,8 +108,38 @@ class Wal:
     @contextmanager
     def deciding(self) -> Iterator[Desk]:
         """The lock, and what a decision sees. What it wrote is on disk when the block has ended."""
+        with self._locked() as rows:
+            yield Desk(rows, self._role)
+
+    def live(self, shown: Seen) -> LifeSign:
+        """Raise this disk's life number, if others have the present one, and keep what they have shown; what may be said of it now.
+
+        Where others have seen a higher number than this disk has, it is an older copy of itself: it takes a new identity.
+        """
+        with self._locked() as rows:
+            state = rows.state
+            if shown.get(state.disk_id, 0) > state.life:
+                _renew(rows, self._role, f"others have seen life number {shown[state.disk_id]} of it, it has {state.life}")
+            else:
+                members = membership_in(rows).members.values()
+                life, lives = plan_life(state, shown, disks=[member.disk_id for member in members if member.disk_id is not None])
+                if (life, lives) != (state.life, state.lives):
+                    rows.write_life(life, lives)
+            return sign_of(rows.state)
+
+    def renew_disk(self, reason: str) -> None:
+        """Let this be another disk from now on. It keeps its log, and votes once it has caught up and was added again."""
         with self._store.locked() as rows:
-            yield Desk(rows, self._role.contact())
+            _renew(rows, self._role, reason)
+
+    @contextmanager
+    def _locked(self) -> Iterator[HeldWal]:
+        """The lock. Raises DiskLostError where an older copy was put in the place of the database while this manager ran."""
+        with self._store.locked() as rows:
+            if rows.state.life < self._role.life:
+                raise DiskLostError(f"life number {rows.state.life} after {self._role.life}: an older copy of this manager's database was put back")
+            self._role.note_life(rows.state.life)
+            yield rows
 
     def handle(self, request: Request) -> Reply:
         """Answer another manager: the reply, to be sent now that it is on disk.
@@ -142,7 +177,7 @@ class Wal:
             NotLeaderError, OverloadedError: nothing was done.
             OutcomeUnknownError: the COMMIT's answer was lost; propose the same again.
         """
-        with self._store.locked() as rows:
+        with self._locked() as rows:
             outcomes, fresh = _sort_out(rows, proposals)
             changes = plan_propose(Held(rows.state, rows.log, Membership(), self._role.contact()), fresh)
             if changes.insert:
@@ -162,6 +197,13 @@ class Wal:
                 return Answered(session.last_index, session.reply)
             outcome = proposal_outcome(rows.state, rows.log, index=placed.index, term=placed.term)
             return Outcome.UNKNOWN if outcome is Outcome.COMMITTED and rows.state.applied_index >= placed.index else outcome
+
+
+def _renew(rows: HeldWal, role: Role, reason: str) -> None:
+    """Under the lock: this is another disk from now on."""
+    before, disk_id = rows.state.disk_id, rows.take_new_disk()
+    role.note_life(0)
+    _log.critical("disk %s is lost: %s; this is disk %s from now on, which has no vote yet", before, reason, disk_id)
 
 
 def membership_in(rows: HeldWal) -> Membership:
@@ -229,7 +271,8 @@ def _apply(held: HeldWal, state: RaftState) -> Applied:
             events += change.events
             touched |= {row.table for row in change.changes}
     applied = entries[-1].index if entries else state.applied_index
-    return Applied(applied, state.commit_index, tuple(results), tuple(events), bool(touched & CATALOGUE_TABLES))
+    lost = any(loses_disk(entry.command, state) for entry in entries)
+    return Applied(applied, state.commit_index, tuple(results), tuple(events), bool(touched & CATALOGUE_TABLES), disk_lost=lost)
 
 
 def _apply_one(held: HeldWal, entry: WalEntry, sessions: dict[str, Session]) -> Change | None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from db.wal import RaftState
+from db.wal import Command, RaftState
+from manager.raft.membership import DISK_LOST
 
 Seen = Mapping[str, int]  # disk identity -> the highest life number that it has shown
 
@@ -29,6 +30,11 @@ class LifeSign:
 def is_copy(seen: Seen, disk_id: str, life: int) -> bool:
     """Whether who shows this number is an older copy of that disk."""
     return life < seen.get(disk_id, 0)
+
+
+def loses_disk(command: Command, state: RaftState) -> bool:
+    """Whether a committed command says that this manager's present disk is lost: who applies it takes a new identity in the same transaction."""
+    return command.get("type") == DISK_LOST and (command["node_id"], command["disk_id"]) == (state.node_id, state.disk_id)
 
 
 def sign_of(state: RaftState) -> LifeSign:

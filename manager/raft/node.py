@@ -424,6 +424,8 @@ class Node:
             raise NotLeaderError(leader=held.contact.leader)
         if command.get("type") not in (SET_MEMBER, REMOVE_MEMBER, DISK_LOST):
             raise RefusedError(f"{command.get('type')} is no change of one member")
+        if self._lead.hand_over is not None:
+            raise RefusedError("this leader is handing over to another one")
         if not self._marker_is_committed(held):
             raise RefusedError("this leader has not committed an entry of its term yet")
         if self._lead.hand_over is not None:

@@ -38,6 +38,7 @@ GROUPS = (
     Group("consume", "consume", "write a topic's messages to standard output or a file"),
     Group("lag", "lag", "show how far a consumer is"),
     Group("brokers", "brokers", "show the brokers"),
+    Group("managers", "managers", "show, add and remove managers"),
     Group("audit", "audit", "check everything that is stored; exit codes 0 clean, 1 findings, 2 incomplete, 3 usage"),
     Group("health", "health", "show who was heard of lately; exit code 1 where a broker or manager is not alive"),
 )

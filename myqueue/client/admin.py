@@ -98,6 +98,28 @@ class AdminClient:
         """Liveness of every broker, manager, producer and consumer, by its last heartbeat."""
         return self._get(routes.HEALTH)
 
+    def managers(self) -> list[dict[str, Any]]:
+        """The members of the managers' group: node_id, url, role, state, voter, disk_id."""
+        return list(self._get(routes.MANAGERS)["managers"])
+
+    def add_manager(self, node_id: int, url: str) -> dict[str, Any]:
+        """Add the manager that runs at an address: it gets the log, and a vote once it has caught up. Again is a success.
+
+        Raises:
+            BadRequestError, ConflictError: nobody or somebody else is there, or another change is under way; nothing was changed.
+        """
+        return self._connection.call("POST", routes.MANAGERS, json={"node_id": node_id, "url": url}, repeatable=True)
+
+    def remove_manager(self, node_id: int) -> None:
+        """Remove a manager from the group; stop it afterwards.
+
+        Raises:
+            NotFoundError: it is no member.
+            RefusedError: too few of those left answer, another change is under way, or it is the last one; nothing was changed.
+            OutcomeUnknownError: look at ``managers()``.
+        """
+        self._connection.call("DELETE", routes.MANAGER.format(node_id=node_id), repeatable=False)
+
     def offsets(self, topic: str) -> dict[TopicPartition, OffsetRange]:
         """Each partition's earliest offset and committed end, as its leader knows them. Raises UnknownTopicError."""
         return {partition: self._offsets(partition) for partition in self._partitions(topic)}

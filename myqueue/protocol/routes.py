@@ -23,6 +23,8 @@ TOPICS = "/v1/topics"  # GET list, POST create
 TOPIC = "/v1/topics/{topic}"  # GET describe
 PRODUCERS = "/v1/producers"  # POST {topics:[…]} register
 CONSUMERS = "/v1/consumers"  # POST {topics:[…], start} register
+MANAGERS = "/v1/managers"  # GET the members, POST {node_id, url} add one
+MANAGER = "/v1/managers/{node_id}"  # DELETE: remove it
 HEARTBEATS = "/v1/heartbeats"  # POST {producers:[ids], consumers:[ids]}
 
 # --- native face: brokers, and through the balancer ---

@@ -24,10 +24,14 @@ class Lifecycle:
         self._closers: list[Callable[[], None]] = []
         self._leavers: list[tuple[str, Callable[[], None]]] = []
         self._told, self._left = threading.Event(), threading.Event()
+        self._started = False
 
     def thread(self, name: str, target: Callable[[threading.Event], None]) -> None:
-        """Run ``target(stopping)`` in a thread from ``start`` on; it returns soon after ``stopping`` is set."""
-        self._targets.append((name, target))
+        """Run ``target(stopping)`` in a thread from ``start`` on, or from now on if that was; it returns soon after ``stopping`` is set."""
+        if self._started:
+            self._run(name, target)
+        else:
+            self._targets.append((name, target))
 
     def every(self, name: str, interval_seconds: float, action: Callable[[], None]) -> None:
         """Run ``action`` now and then. An error of ours is logged and the next turn comes; any other ends the process."""
@@ -59,12 +63,16 @@ class Lifecycle:
 
     def start(self, end: Callable[[], None] | None = None) -> None:
         """Begin. ``end`` tells this process to end; it is called after what was given to ``before_stop``."""
+        self._started = True
         if self._leavers and end is not None:
             threading.Thread(target=_guarded, args=("leaving", lambda _: self._leave(end), self.stopping), name="leaving", daemon=True).start()
         for name, target in self._targets:
-            thread = threading.Thread(target=_guarded, args=(name, target, self.stopping), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            self._run(name, target)
+
+    def _run(self, name: str, target: Callable[[threading.Event], None]) -> None:
+        thread = threading.Thread(target=_guarded, args=(name, target, self.stopping), name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _leave(self, end: Callable[[], None]) -> None:
         while not self._told.wait(STOP_TIMEOUT_SECONDS):

@@ -18,6 +18,7 @@ from db.engine import libpq_url, make_engine, parse_url
 from db.local_postgres import LocalPostgres
 from db.migrate import migrate
 
+NEW_DISK = {"manager": "UPDATE raft_state SET disk_id = gen_random_uuid()", "broker": "UPDATE broker_identity SET disk_id = gen_random_uuid()"}
 TEST_SETTINGS = {"max_connections": 200, "shared_buffers": "64MB"}  # durable like the real one: fsync stays on
 
 
@@ -48,6 +49,8 @@ class PostgresForTests:
     def database(self, kind: str | None = None) -> Iterator[str]:
         """The URL of a fresh database, migrated as ``kind`` (or empty), dropped afterwards whoever is still connected."""
         name = self._create(self._template(kind) if kind else "template1")
+        if kind:
+            self._admin(NEW_DISK[kind], database=name)  # a template's copies would all be the same disk
         try:
             yield self.url(name)
         finally:
@@ -73,8 +76,8 @@ class PostgresForTests:
         self._admin("CREATE DATABASE {} TEMPLATE {}", name, template)
         return name
 
-    def _admin(self, statement: str, *names: str) -> None:
-        connection = psycopg2.connect(libpq_url(self.admin_url), connect_timeout=5)
+    def _admin(self, statement: str, *names: str, database: str | None = None) -> None:
+        connection = psycopg2.connect(libpq_url(self.url(database) if database else self.admin_url), connect_timeout=5)
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:

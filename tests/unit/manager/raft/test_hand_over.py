@@ -117,7 +117,7 @@ def test_who_is_told_asks_for_votes_at_once_without_asking_before() -> None:
     assert told(desk) == TimeoutNowReply(1, True)
     ready = desk.tick()
     assert ready.persist == Changes(term_vote=TermVote(2, 1))
-    assert {envelope.message for envelope in ready.send} == {VoteRequest(2, 1, 1, 1)}
+    assert {envelope.message for envelope in ready.send} == {VoteRequest(2, 1, 1, 1, disk_id="d1")}
     assert desk.tick().persist == NO_CHANGES  # once
 
 
