@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from manager.cluster import commands
 from manager.node import signals as sig
@@ -29,6 +29,7 @@ from myqueue.clock import Clock
 from myqueue.errors import MyQueueError, NotLeaderError, OutcomeUnknownError, OverloadedError, UnavailableError, UnreachableError
 from myqueue.protocol import wire
 
+T = TypeVar("T")
 GROUP_MAX = 100  # proposals in one transaction
 PAUSE_SECONDS = 0.05
 
@@ -128,7 +129,7 @@ class Proposer:
         deadline = self._clock.monotonic() + self._timeout_seconds
         with self._clients.next() as (client_id, client_seq):
             answered = self._ask(Proposal(commands.to_json(command), client_id, client_seq), deadline)
-        self._replica.wait_for(answered.index, max(0.1, deadline - self._clock.monotonic()))
+        self._once_written(lambda: self._replica.wait_for(answered.index, max(0.1, deadline - self._clock.monotonic())))
         if "error" in answered.reply:
             raise wire.error_from_json(answered.reply, 400)
         return answered.reply["result"]
@@ -147,7 +148,7 @@ class Proposer:
         deadline = self._clock.monotonic() + (timeout_seconds or self._timeout_seconds)
         proposal = dataclasses.replace(proposal, command=commands.to_json(self._stamped(commands.from_json(proposal.command))))
         placed = self._place(proposal, deadline)
-        return placed if isinstance(placed, Answered) else self._wait(proposal, placed, deadline)
+        return placed if isinstance(placed, Answered) else self._once_written(lambda: self._wait(proposal, placed, deadline))
 
     def _ask(self, proposal: Proposal, deadline: float) -> Answered:
         """At the write manager, wherever that is and whoever becomes it meanwhile: asking twice under one name does it once.
@@ -203,6 +204,16 @@ class Proposer:
                 raise OutcomeUnknownError(f"manager-{self._role.node_id} does not lead any more: the command may still be done",
                                           component=f"manager-{self._role.node_id}")
             self._signals.wait(sig.APPLIED, stamp, left)
+
+    @staticmethod
+    def _once_written(ask: Callable[[], T]) -> T:
+        """Where the command stands in a log already, a database that does not answer says nothing of what became of it."""
+        try:
+            return ask()
+        except OutcomeUnknownError:
+            raise
+        except UnavailableError as error:
+            raise OutcomeUnknownError(f"the command was written and may be done: {error.message}", **error.details) from error
 
     def _stamped(self, command: commands.Command) -> commands.Command:
         """The command with what ``apply`` may not find out by itself: the time, and who is alive."""

@@ -116,3 +116,26 @@ def test_a_lost_commit_that_cannot_be_looked_up_stays_in_doubt():
     """The database went away with the commit: the command may stand in the log, and be done later."""
     with pytest.raises(OutcomeUnknownError):
         proposer(node_id=1, outcomes=[OutcomeUnknownError(), UnavailableError("database gone")]).propose(Noop())
+
+
+def test_a_command_that_was_written_stays_in_doubt_when_the_database_goes_away():
+    """It stands in the log and others may have it: a look that fails says nothing of what became of it."""
+    asked = proposer(node_id=1, outcomes=[Placed(5, 1)])
+
+    def gone(*_: object) -> int:
+        raise UnavailableError("database gone")
+
+    asked._replica.applied_index = gone  # type: ignore[method-assign]
+    with pytest.raises(OutcomeUnknownError, match="database gone"):
+        asked.execute(Proposal(NOOP, "c", 1))
+
+
+def test_a_command_that_was_done_is_not_refused_because_this_manager_cannot_show_it():
+    asked = proposer(node_id=2, outcomes=[Answered(7, {"result": {}})])
+
+    def gone(*_: object) -> bool:
+        raise UnavailableError("database gone")
+
+    asked._replica.wait_for = gone  # type: ignore[method-assign]
+    with pytest.raises(OutcomeUnknownError, match="database gone"):
+        asked.propose(Noop())
