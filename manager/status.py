@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -46,12 +47,13 @@ class Status:
                 "cluster_id": state.cluster_id, "term": self._role.term, "leader": leader}
 
     def raft(self) -> dict[str, Any]:
-        """``raft_status`` of the partition face."""
+        """``raft_status`` of the partition face, and how long ago a leader was heard (None: never)."""
         state, end = self._state()
         leader = self._role.leader()
         return {"self": self._urls[self._role.node_id], "leader": self._urls.get(leader or 0), "state": "leader" if state.leading else "follower",
                 "has_quorum": leader is not None, "raft_term": state.current_term, "log_len": end - state.snapshot_index,
-                "commit_idx": state.commit_index, "last_applied": state.applied_index, "is_leader": state.leading}
+                "commit_idx": state.commit_index, "last_applied": state.applied_index, "is_leader": state.leading,
+                "freshness_seconds": None if math.isinf(silence := self._role.silence_seconds()) else round(silence, 3)}
 
     def _state(self) -> tuple[RaftState, int]:
         with self._store.reading() as held:

@@ -136,6 +136,7 @@ def _status(arguments: argparse.Namespace) -> int:
         print(json.dumps(status, indent=2))
     else:
         _print_nodes(status)
+        _print_managers(status)
         print(f"{status['state']}: http://{status['bootstrap']} (data in {status['data']})")
     return 0
 
@@ -165,12 +166,36 @@ def _logs(arguments: argparse.Namespace) -> int:
 
 
 def _print_nodes(status: dict) -> None:
+    """A line per node."""
     rows = [("node", "state", "pid", "address", "database")]
     for node in status["nodes"]:
         database = node["database"]
         state = node["state"] if node["ready"] or node["state"] != "up" else "up, not ready"
         rows.append((node["name"], state, str(node["pid"] or "-"), node["url"] or "-",
                      f"{database['host']}:{database['port']}/{database['name']}" if database else "-"))
+    _print_table(rows)
+
+
+def _print_managers(status: dict) -> None:
+    """A line per manager that runs: what it knows of the others, and how old that may be."""
+    nodes = [node for node in status["nodes"] if node["kind"] == "manager" and node["state"] != "down"]
+    names = {node["url"]: node["name"] for node in nodes}
+    rows = [("manager", "role", "term", "leader", "commit", "applied", "freshness")]
+    for node in nodes:
+        raft = node.get("raft")
+        if raft is None:
+            rows.append((node["name"], "does not answer", "-", "-", "-", "-", "-"))
+            continue
+        leader = names.get(raft["leader"], raft["leader"]) or "none: cut off, or no majority"
+        rows.append((node["name"], raft["state"], str(raft["raft_term"]), leader, str(raft["commit_idx"]), str(raft["last_applied"]),
+                     "never heard a leader" if raft["freshness_seconds"] is None else f"{raft['freshness_seconds']:.1f} s"))
+    if nodes:
+        print()
+        _print_table(rows)
+        print()
+
+
+def _print_table(rows: list[tuple[str, ...]]) -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

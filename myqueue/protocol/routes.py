@@ -16,6 +16,9 @@ NOT_TAKEN = "MyQueue-Not-Taken"  # "1" on a 503 of a node that is about to end: 
 # --- every process ---
 LIVEZ, READYZ, METRICS = "/livez", "/readyz", "/metrics"
 
+# --- partition face, as far as our own programs use it ---
+RAFT_STATUS = "/raft_status"  # GET, on a manager
+
 # --- native face: managers and balancer ---
 CLUSTER = "/v1/cluster"  # GET ?topic=… : the routing snapshot
 HEALTH = "/v1/health"  # GET: heartbeats and liveness of every actor

@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..client.transport import RequestsTransport
+from ..client.transport import RequestsTransport, call
 from ..clock import SystemClock
 from ..errors import ConfigurationError, MyQueueError, UnavailableError
+from ..protocol import routes
 from .control import ask
 from .folder import DataFolder, Saved
 from .plan import KINDS, MARK, Kind, make_plan, server_parts
@@ -72,7 +73,8 @@ class Cluster:
     def status(self) -> dict[str, Any]:
         """The state of everything, as JSON values: "state" (up, starting, stopping, down), "data", "bootstrap" and "nodes".
 
-        A node has "name", "kind", "state" (see ``Node``), "ready", "pid", "url", "database" (without a password), "log", "exits".
+        A node has "name", "kind", "state" (see ``Node``), "ready", "pid", "url", "database" (without a password), "log", "exits"; a
+        manager also "raft", what its /raft_status says, or None where it does not answer.
         """
         saved = self._saved()
         answer = self._ask_if_there()
@@ -87,6 +89,8 @@ class Cluster:
                 for node in nodes:
                     ready_url = node.pop("ready_url")
                     node["ready"] = bool(node["ready"] and (not ready_url or _says_ready(transport, ready_url)))
+                    if node["kind"] == "manager":
+                        node["raft"] = _raft_status(transport, node["url"]) if node["state"] == "up" else None
         return {"state": phase, "data": str(self.data), "bootstrap": f"{HOST}:{saved.balancer_ports[0]}",
                 "balancer_ports": list(saved.balancer_ports), "postgres": saved.spec.postgres, "pgpass": str(self.folder.pgpass_file), "nodes": nodes}
 
@@ -362,6 +366,13 @@ def _message_of(line: str) -> str:
     with contextlib.suppress(ValueError, KeyError, TypeError):
         return str(json.loads(line)["message"])
     return line.strip()
+
+
+def _raft_status(transport: RequestsTransport, url: str) -> dict[str, Any] | None:
+    try:
+        return dict(call(transport, "GET", url + routes.RAFT_STATUS, read_timeout_seconds=PROBE_SECONDS, repeatable=True))
+    except MyQueueError:
+        return None
 
 
 def _says_ready(transport: RequestsTransport, url: str) -> bool:

@@ -49,6 +49,10 @@ def test_a_day_with_a_cluster(data: Path):
     status = json.loads(run("status", data, "--json"))
     assert [(node["name"], node["ready"]) for node in status["nodes"]] == [
         ("postgres", True), ("manager-1", True), ("broker-1", True), ("balancer", True)]
+    raft = [node["raft"] for node in status["nodes"] if node["kind"] == "manager"]
+    assert all(one["has_quorum"] and one["last_applied"] <= one["commit_idx"] for one in raft), raft
+    assert 1 == sum(one["is_leader"] for one in raft)
+    assert "freshness" in run("status", data)
     url = f"http://{status['bootstrap']}"
     assert requests.post(f"{url}/producer/register", data={"topic": "t"}, timeout=10).json()["producer_id"] == 1
     sent = requests.post(f"{url}/producer/produce", data={"topic": "t", "producer_id": 1, "message": "kept"}, timeout=10)

@@ -5,30 +5,32 @@ After each fault: what was acknowledged is on every manager, the WALs are the sa
 
 from __future__ import annotations
 
-import itertools
+import os
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
-import psycopg2
 import pytest
 import requests
 
+from myqueue import AdminClient
+from myqueue.errors import UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
+from tests.support.load import QueueFaceLoad, SdkLoad
+from tests.support.manager_faults import MANAGERS, Campaign, Creator, check_same, heal, leader_of, others, rows, schedule, term_of, url_of
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
-MANAGERS = ("manager-1", "manager-2", "manager-3")
-TABLES = ("wal", "member", "broker", "topic", "partition", "producer", "consumer", "id_counter", "client_session")
-SETTLE_SECONDS = 30.0
+LONG = bool(os.environ.get("MYQUEUE_TEST_LONG"))  # scripts/test long
+HERE = ("kill_driver", "kill_backend", "kill_postgres", "stop_postgres_at_once", "interrupt_leader", "kill_a_majority")  # the others have tests below
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     with open_folder("myqueue elections ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=1, managers=3, ports=(0,)))
+        cluster = Cluster(folder / "data", ClusterSpec(brokers=1, managers=3, ports=(0,), postgres="per-node"))
         try:
             cluster.up()
             yield cluster
@@ -40,87 +42,7 @@ def running() -> Iterator[Cluster]:
 def cluster(running: Cluster) -> Iterator[Cluster]:
     """All managers up and settled, before and after."""
     yield running
-    for name in MANAGERS:
-        if running.node(name)["state"] == "paused":
-            running.resume(name)
-        elif not running.node(name)["pid"]:
-            running.start(name)
-
-
-class Creator:
-    """Creates topics at some managers, one after the other, and keeps which were acknowledged."""
-
-    def __init__(self, urls: list[str]) -> None:
-        self._urls = itertools.cycle(urls)
-        self._prefix, self._numbers = f"t-{secrets.token_hex(3)}", itertools.count(1)
-        self.acknowledged: list[str] = []
-
-    def create(self) -> bool:
-        name = f"{self._prefix}-{next(self._numbers)}"
-        try:
-            answer = requests.post(f"{next(self._urls)}/v1/topics", json={"topic": name}, timeout=10)
-        except requests.RequestException:
-            return False
-        assert answer.status_code in (201, 503), answer.text
-        if answer.status_code == 201:
-            self.acknowledged.append(name)
-        return answer.status_code == 201
-
-    def create_one(self, within_seconds: float = 10.0) -> float:
-        """Until one is acknowledged: how long that took."""
-        began = time.monotonic()
-        wait_until(self.create, timeout_seconds=within_seconds, what="a command to be acknowledged")
-        return time.monotonic() - began
-
-
-def url_of(cluster: Cluster, name: str) -> str:
-    return str(cluster.node(name)["url"])
-
-
-def leader_of(cluster: Cluster, *names: str) -> str:
-    """Which manager leads, once these agree on one."""
-
-    def agreed() -> str | None:
-        said = set()
-        for url in urls:
-            try:
-                said.add(requests.get(f"{url}/readyz", timeout=2).json().get("leader"))
-            except requests.RequestException:
-                return None
-        return f"manager-{said.pop()}" if len(said) == 1 and None not in said else None
-
-    urls = [url_of(cluster, name) for name in names or MANAGERS]
-    return wait_until(agreed, timeout_seconds=SETTLE_SECONDS, what="the managers to agree on a leader")
-
-
-def others(leader: str) -> list[str]:
-    return [name for name in MANAGERS if name != leader]
-
-
-def rows(cluster: Cluster, name: str, statement: str) -> list[tuple]:
-    address = cluster.node(name)["database"]
-    with closing(psycopg2.connect(host=address["host"], port=address["port"], dbname=address["name"], user=address["user"],
-                                  passfile=str(cluster.folder.pgpass_file), connect_timeout=5)) as connection, connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall()
-
-
-def check_same(cluster: Cluster, acknowledged: list[str]) -> None:
-    """Every manager has applied the same log to the same tables, and what was acknowledged is in them, once."""
-    state = "SELECT current_term, commit_index, applied_index, (SELECT max(index) FROM wal) FROM raft_state"
-
-    def settled() -> bool:
-        found = {rows(cluster, name, state)[0] for name in MANAGERS}
-        return len(found) == 1 and len(set(next(iter(found))[1:])) == 1
-
-    wait_until(settled, timeout_seconds=SETTLE_SECONDS, what="all managers to have applied all of one log", interval_seconds=0.1)
-    for table in TABLES:
-        first, *more = [rows(cluster, name, f"SELECT one::text FROM {table} AS one ORDER BY 1") for name in MANAGERS]
-        assert more == [first, first], table
-    names = [name for name, in rows(cluster, "manager-1", "SELECT name FROM topic")]
-    assert set(acknowledged) <= set(names)
-    created = [topic for topic, in rows(cluster, "manager-1", "SELECT command->>'topic' FROM wal WHERE command->>'type' = 'create_topic'")]
-    assert all(created.count(name) == 1 for name in acknowledged)
+    heal(running)
 
 
 @pytest.mark.timeout(180)
@@ -153,6 +75,10 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_afterwards(cluster: Clus
     cluster.pause(leader)
     with ThreadPoolExecutor(4) as pool:
         sent = [pool.submit(mine.create) for _ in range(4)]  # they wait in the stopped leader's socket
+        began = time.monotonic()
+        through = requests.post(f"{cluster.balancer_url}/v1/topics", json={"topic": f"through-{secrets.token_hex(3)}"}, timeout=15)
+        assert time.monotonic() - began < 5.0  # not the 15 s that a manager may take to answer
+        assert through.status_code == 201 or (through.status_code, through.headers["Retry-After"]) == (503, "1"), through.text
         creator.create_one()
         new = leader_of(cluster, *others(leader))
         assert term_of(cluster, new) > term
@@ -163,10 +89,6 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_afterwards(cluster: Clus
     check_same(cluster, creator.acknowledged + mine.acknowledged)
     terms = dict(rows(cluster, leader, "SELECT command->>'topic', term FROM wal"))
     assert all(terms[topic] > term for topic in mine.acknowledged)
-
-
-def term_of(cluster: Cluster, name: str) -> int:
-    return int(rows(cluster, name, "SELECT current_term FROM raft_state")[0][0])
 
 
 @pytest.mark.timeout(120)
@@ -183,6 +105,10 @@ def test_without_a_majority_writes_are_refused_in_time_and_reads_go_on(cluster: 
             answer = requests.post(f"{url}/v1/topics", json={"topic": f"never-{secrets.token_hex(3)}"}, timeout=10)
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1"), answer.text
             assert time.monotonic() - began < 3.0
+            began = time.monotonic()
+            with AdminClient(url.removeprefix("http://")) as admin, pytest.raises(UnavailableError):
+                admin.create_topic(f"never-{secrets.token_hex(3)}")
+            assert time.monotonic() - began < 3.0
         answer = requests.get(f"{url}/v1/topics", timeout=10)
         assert creator.acknowledged[0] in {one["topic"] for one in answer.json()["topics"]}
         assert float(answer.headers["MyQueue-Freshness-Seconds"]) > 1
@@ -193,11 +119,11 @@ def test_without_a_majority_writes_are_refused_in_time_and_reads_go_on(cluster: 
     check_same(cluster, creator.acknowledged)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(3_000 if LONG else 240)
 def test_all_managers_killed_again_and_again_keep_what_was_acknowledged(cluster: Cluster) -> None:
-    """Five rounds of kill -9 of every manager under load."""
+    """kill -9 of every manager under load, three times; fifty times in the long form."""
     acknowledged = []
-    for _ in range(5):
+    for _ in range(50 if LONG else 3):
         leader_of(cluster)
         creator = Creator([url_of(cluster, name) for name in MANAGERS])
         with ThreadPoolExecutor(1) as pool:
@@ -223,3 +149,59 @@ def test_the_balancer_follows_the_leader(cluster: Cluster) -> None:
     assert through.create_one() < 5.0
     cluster.start(leader)
     check_same(cluster, through.acknowledged)
+
+
+@pytest.mark.timeout(6_000 if LONG else 240)
+def test_nothing_acknowledged_is_lost_whatever_is_done_to_the_leader(cluster: Cluster) -> None:
+    """Its driver, its PostgreSQL, a clean end, a majority, under load; in the long form fifty random rounds of all there is."""
+    campaign = Campaign(cluster)
+    for fault in schedule(secrets.randbelow(1 << 31), 50) if LONG else HERE:
+        campaign.round(fault)
+    assert len(campaign.acknowledged) > len(campaign.counts)
+
+
+@pytest.mark.timeout(240)
+def test_a_rolling_restart_of_all_managers_is_noticed_by_nobody(cluster: Cluster) -> None:
+    """Under load of both faces and of registrations, all through the balancer: no call fails, none waits for an election."""
+    sdk = SdkLoad(cluster.bootstrap, f"rolling-{secrets.token_hex(3)}")
+    queue = QueueFaceLoad(cluster.balancer_url, f"rolling-{secrets.token_hex(3)}")
+    ended = threading.Event()
+
+    def create_and_list() -> list[float]:
+        taken = []
+        with AdminClient(cluster.bootstrap) as admin:
+            while not ended.is_set():
+                name, began = f"made-{secrets.token_hex(4)}", time.monotonic()
+                admin.create_topic(name)
+                assert name in {topic.topic for topic in admin.topics()}  # at once, whichever manager lists
+                taken.append(time.monotonic() - began)
+        return taken
+
+    def register_and_consume() -> int:
+        """By plain calls, which nobody repeats."""
+        done = 0
+        while not ended.is_set():
+            made = requests.post(f"{cluster.balancer_url}/consumer/register", json={"topic": queue.topic}, timeout=15)
+            assert made.status_code == 200, made.text
+            consume = {"topic": queue.topic, "consumer_id": made.json()["consumer_id"]}
+            answer = requests.get(f"{cluster.balancer_url}/consumer/consume", params=consume, timeout=15)
+            assert answer.status_code == 200, answer.text
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(2) as pool:
+        wait_until(lambda: queue.acknowledged, what="a message")
+        users = [pool.submit(create_and_list), pool.submit(register_and_consume)]
+        first = leader_of(cluster)
+        try:
+            for name in (first, *others(first)):
+                cluster.restart(name)
+        finally:
+            ended.set()
+        taken, done = users[0].result(60), users[1].result(60)
+    queue.finish()
+    sdk.finish()
+    assert ([], []) == (queue.refused, queue.unknown)
+    assert [] == [*queue.faults(), *sdk.faults()]
+    assert done > 10 and len(taken) > 5
+    check_same(cluster, [])
