@@ -100,18 +100,20 @@ def test_without_a_majority_writes_are_refused_in_time_and_reads_go_on(cluster: 
     for name in others(leader):
         cluster.kill(name)
     for url in (url_of(cluster, leader), cluster.balancer_url):
-        for _ in range(3):
+        for _ in range(2):
             began = time.monotonic()
             answer = requests.post(f"{url}/v1/topics", json={"topic": f"never-{secrets.token_hex(3)}"}, timeout=10)
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1"), answer.text
             assert time.monotonic() - began < 3.0
-            began = time.monotonic()
-            with AdminClient(url.removeprefix("http://")) as admin, pytest.raises(UnavailableError):
-                admin.create_topic(f"never-{secrets.token_hex(3)}")
-            assert time.monotonic() - began < 3.0
         answer = requests.get(f"{url}/v1/topics", timeout=10)
         assert creator.acknowledged[0] in {one["topic"] for one in answer.json()["topics"]}
         assert float(answer.headers["MyQueue-Freshness-Seconds"]) > 1
+        with AdminClient(url.removeprefix("http://")) as admin:
+            began = time.monotonic()
+            with pytest.raises(UnavailableError):
+                admin.create_topic(f"never-{secrets.token_hex(3)}")
+            assert time.monotonic() - began < 3.0
+            assert creator.acknowledged[0] in {topic.topic for topic in admin.topics()}
     cluster.start(others(leader)[0])
     assert creator.create_one() < 10.0
     wait_until(Creator([cluster.balancer_url]).create, timeout_seconds=10, what="the balancer to follow")
