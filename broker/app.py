@@ -11,14 +11,15 @@ from myqueue.service.lifecycle import Lifecycle
 
 from .api import internal, partition, records
 from .directory import Directory
+from .follower import Follower
 from .identity import Identity
 from .managers import Managers
 from .service import BrokerService
 
 
-def create_app(node: str, service: BrokerService, store: LogStore, directory: Directory, identity: Identity, managers: Managers,
+def create_app(node: str, service: BrokerService, store: LogStore, directory: Directory, identity: Identity, managers: Managers, follower: Follower,
                lifecycle: Lifecycle, guard: Guard) -> Flask:
     """All faces of a broker."""
     blueprints = [records.make_blueprint(service, directory), partition.make_blueprint(service, store, directory, managers, identity.who),
-                  internal.make_blueprint(service, identity.told)]
+                  internal.make_blueprint(service, follower, identity.told)]
     return build_app(node, blueprints, lifecycle=lifecycle, ready=identity.ready, guard=guard)

@@ -32,6 +32,11 @@ class Identity:
             self._self = Self(known.broker_id, known.disk_id)
         return self._self
 
+    def pair(self) -> tuple[int, str]:
+        """Broker id and disk, as :meth:`who`."""
+        known = self.who()
+        return known.broker_id, known.disk_id
+
     def told(self) -> dict[str, Any]:
         """What managers and audits ask for."""
         with self._store.transaction() as cursor:

@@ -6,12 +6,15 @@ Nothing that matters lives in this process: any worker of the node may serve any
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from db.log_store import Head, LogStore, Slice, StoredRecord, Wanted
+from db.replication import counts
 from myqueue.clock import Clock
-from myqueue.errors import CorruptBatchError, MyQueueError, NotLeaderError, OutcomeUnknownError, OverloadedError, RefusedError, UnavailableError
+from myqueue.errors import CorruptBatchError, MyQueueError, NotLeaderError, NotYetError, OutcomeUnknownError, OverloadedError, UnavailableError
 from myqueue.protocol.batch import Block
 from myqueue.protocol.entry import marker_entry
 from myqueue.protocol.fold import LogState
@@ -22,8 +25,9 @@ from myqueue.service.wakeups import Wakeups
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
 from .core.offsets import CommitRequest, DequeueRequest, LogRange, out_of_range
-from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, plan_appoint, plan_promise
-from .writer import GroupWriter
+from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
+from .replicator import Replicator
+from .writer import GroupWriter, Later
 
 WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and comes back
 LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
@@ -32,6 +36,23 @@ OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
 TOPICS_KEY = "topics"  # woken when the topics that this broker knows have changed
 
 Answer = AppendResult | Handed | StoredRecord
+TAIL_ENTRIES_MAX = 4_096  # entries that wait for a majority; beyond it nothing is appended
+
+
+class AfterCommit(Later[Answer]):
+    """An answer that rests on the log up to a position: told once that is committed, lost with the leadership."""
+
+    def __init__(self, replicator: Replicator, partition: PartitionId, epoch: int, position: int, answer: Answer | MyQueueError, *,
+                 confirm: bool) -> None:
+        self._replicator, self._partition, self._epoch, self._position = replicator, partition, epoch, position
+        self._answer, self._confirm = answer, confirm
+
+    def then(self, told: Callable[[Answer | MyQueueError], None]) -> None:
+        try:
+            self._replicator.when_committed(self._partition, self._epoch, self._position,
+                                            lambda error: told(self._answer if error is None else error), confirm=self._confirm)
+        except NotLeaderError:
+            told(OutcomeUnknownError("the leadership was lost before a majority had it"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +71,9 @@ class BrokerService:
         long_polls_max: reads that may wait at one time in this process; the other request threads stay free.
     """
 
-    def __init__(self, store: LogStore, wakeups: Wakeups, *, who: Callable[[], Self], clock: Clock, stopping: threading.Event, queue_bytes_max: int,
-                 long_polls_max: int, timeout_seconds: float) -> None:
+    def __init__(self, store: LogStore, wakeups: Wakeups, replicator: Replicator, *, who: Callable[[], Self], clock: Clock,
+                 stopping: threading.Event, queue_bytes_max: int, long_polls_max: int, timeout_seconds: float) -> None:
+        self._replicator = replicator
         self._store, self._wakeups, self._who, self._clock, self._stopping = store, wakeups, who, clock, stopping
         self._timeout_seconds = timeout_seconds
         self._long_polls = threading.BoundedSemaphore(long_polls_max)
@@ -115,15 +137,26 @@ class BrokerService:
             self._long_polls.release()
 
     def head(self, partition: PartitionId) -> Head:
+        """The head row; a leader's only once its own first entry is committed. Raises UnavailableError."""
+        head = self._store.head(partition)
+        if not self._is_shared(head):
+            return head
+        if not self._replicator.knows(partition, head.leader_epoch):
+            self._replicator.lead(partition, head)
+        if self._replicator.is_ready(partition):
+            return head
+        self._replicator.require_marker(partition, self._stopping)
         return self._store.head(partition)
 
     def offset(self, partition: PartitionId, consumer: str) -> int | None:
         """The consumer's committed offset; None where it has none."""
-        self._store.head(partition)  # says whether the partition is here at all
+        self.head(partition)  # says whether the partition is here at all
         return self._store.consumer_offset(partition, consumer)
 
     def sizes(self, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
         """How many messages the consumer has not read, per partition. Raises NotLeaderError where one is not led here."""
+        for partition in partitions:
+            self._replicator.require_marker(partition, self._stopping)
         found = self._store.consumer_offsets(partitions, consumer)
         return [_unread(partition, *found.get(partition, (None, None))) for partition in partitions]
 
@@ -142,6 +175,8 @@ class BrokerService:
             plan = plan_promise(head, epoch)
             if plan.changes:
                 held.promise(plan.promised_epoch)
+        if plan.changes:
+            self._replicator.stop_leading(partition, plan.promised_epoch)
         self._wakeups.wake(TOPICS_KEY)
         return PromiseAnswer(plan.promised_epoch, who.disk_id, head.end.epoch, head.end.lsn, head.commit_lsn, head.seeding_until is not None)
 
@@ -158,29 +193,69 @@ class BrokerService:
         self._store.create(partition, topic=topic, config=config)
         with self._store.locked(partition) as held:
             plan = plan_appoint(held.head, appointment, broker_id=who.broker_id, disk_id=who.disk_id)
-            if not commits_alone(appointment.voters, who.broker_id, who.disk_id):
-                raise RefusedError(f"{len(appointment.voters)} voters: only partitions with one replica can be led for now",
-                                   promised_epoch=held.head.promised_epoch)
+            head = held.head
             if plan.starts:
-                held.lead(plan.promised_epoch, appointment.voters, appointment.replication_factor)
-                end = held.head.end
-                append_time = max(self._clock.now_us(), end.append_time)
-                entries, end = marker_entry(partition, end, epoch=plan.promised_epoch, append_time=append_time)
+                held.lead(plan.promised_epoch, appointment.voters, appointment.replication_factor, appointment.learners)
+                append_time = max(self._clock.now_us(), head.end.append_time)
+                entries, end = marker_entry(partition, head.end, epoch=plan.promised_epoch, append_time=append_time)
                 held.append(entries, end)
-                held.commit(end.lsn, end.offset, LogState())
+                if self._commits_alone(appointment.voters, head):
+                    held.commit(end.lsn, end.offset, LogState())
+            elif tuple(appointment.learners) != tuple(head.learners):
+                held.set_learners(appointment.learners)
+        self._replicate_led(partition)
         self._wakeups.wake(TOPICS_KEY)
         return plan.promised_epoch
 
-    def drop(self, topic_ids: Iterable[int]) -> None:
-        """Forget topics and their logs; whoever waits for their data is told."""
+    def status(self, partitions: Sequence[PartitionId] | None = None) -> list[dict[str, Any]]:
+        """How these partitions, or all, are on this broker; those that it does not hold are missing."""
+        wanted = None if partitions is None else set(partitions)
+        return [self._status(held.id, held.topic, held.head) for held in self._store.held() if wanted is None or held.id in wanted]
+
+    def _status(self, partition: PartitionId, topic: str, head: Head) -> dict[str, Any]:
+        leading = is_leading(head)
+        alone = leading and not self._is_shared(head)
+        told = self._replicator.status(partition) if leading else None
+        return {"topic_id": partition.topic_id, "partition": partition.partition, "topic": topic, "promised_epoch": head.promised_epoch,
+                "leader_epoch": head.leader_epoch, "leading": leading, "start_lsn": head.start_lsn, "end_lsn": head.end.lsn,
+                "end_offset": head.end.offset, "commit_lsn": head.commit_lsn, "commit_offset": head.commit_offset, "applied_lsn": head.applied_lsn,
+                "seeding": head.seeding_until is not None, "fault": head.fault, "committed_in_epoch": alone, "replicas": {}, **(told or {})}
+
+    def set_learners(self, partition: PartitionId, *, epoch: int, learners: Sequence[int]) -> None:
+        """Send the log to these brokers too. Raises NotLeaderError where this broker does not lead in this epoch."""
+        with self._store.locked(partition) as held:
+            check_leading(held.head)
+            if held.head.leader_epoch != epoch:
+                raise NotLeaderError(f"epoch {held.head.leader_epoch} is led, not {epoch}", epoch=held.head.leader_epoch)
+            if tuple(learners) != tuple(held.head.learners):
+                held.set_learners(learners)
+        self._replicate_led(partition)
+
+    def drop(self, topic_ids: Iterable[int], partitions: Sequence[PartitionId] = ()) -> None:
+        """Forget topics and their logs, and single partitions of others; whoever waits for their data is told."""
         for topic_id in topic_ids:
-            for partition in self._store.drop(topic_id):
-                self._wakeups.wake(partition)
-            self._wakeups.wake(TOPICS_KEY)
+            self._dropped(self._store.drop(topic_id))
+        for partition in partitions:
+            self._store.drop_partition(partition)
+            self._dropped([partition])
+
+    def _dropped(self, partitions: Sequence[PartitionId]) -> None:
+        self._replicator.forget(partitions)
+        for partition in partitions:
+            self._wakeups.wake(partition)
+        self._wakeups.wake(TOPICS_KEY)
+
+    def _replicate_led(self, partition: PartitionId) -> None:
+        """Have the replicator know a leadership that others take part in."""
+        head = self._store.head(partition)
+        if self._is_shared(head):
+            self._replicator.lead(partition, head)
+        else:
+            self._replicator.stop_leading(partition, head.promised_epoch + 1)
 
     # --- writing ---
 
-    def write_group(self, partition: PartitionId, requests: Sequence[Request]) -> Sequence[Answer | MyQueueError]:
+    def write_group(self, partition: PartitionId, requests: Sequence[Request]) -> Sequence[Answer | Later[Answer] | MyQueueError]:
         """Write requests in one transaction; where one of them spoils it for all, each alone."""
         try:
             return self._write(partition, requests)
@@ -189,38 +264,62 @@ class BrokerService:
                 return [error]
         return [self._alone(partition, request) for request in requests]
 
-    def _alone(self, partition: PartitionId, request: Request) -> Answer | MyQueueError:
+    def _alone(self, partition: PartitionId, request: Request) -> Answer | Later[Answer] | MyQueueError:
         try:
             return self._write(partition, [request])[0]
         except MyQueueError as error:
             return error
 
-    def _write(self, partition: PartitionId, requests: Sequence[Request], *, look_again: bool = True) -> Sequence[Answer | MyQueueError]:
+    def _write(self, partition: PartitionId, requests: Sequence[Request], *,
+               look_again: bool = True) -> Sequence[Answer | Later[Answer] | MyQueueError]:
         began, plan, answers = self._clock.monotonic(), None, ()
         try:
             with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
-                self._check_alone(held.head)
-                assert held.head.applied_lsn == held.head.end.lsn, "with one replica, what is stored is committed and folded"
-                readable = LogRange(held.head.start_offset, held.head.commit_offset)
-                plan = plan_group(partition, held.head.end, held.state, readable, requests, epoch=held.head.leader_epoch, now_us=self._clock.now_us())
+                head = held.head
+                alone = self._check_may_write(head)
+                readable = LogRange(head.start_offset, head.commit_offset)
+                plan = plan_group(partition, head.end, held.state, readable, requests, epoch=head.leader_epoch, now_us=self._clock.now_us())
                 answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)
                            and outcome.offset is not None else outcome for request, outcome in zip(requests, plan.outcomes, strict=True)]
                 if plan.entries:
                     held.append(plan.entries, plan.end)
-                    held.commit(plan.end.lsn, plan.end.offset, plan.changes)  # one replica: its commit to disk is the commit
+                    if alone:
+                        held.commit(plan.end.lsn, plan.end.offset, plan.changes)  # its commit to disk is the commit
         except OutcomeUnknownError:
             if plan is None or not look_again:
                 raise
             if not self._is_stored(partition, plan):
                 return self._write(partition, requests, look_again=False)
         self._after_commit(partition, plan, len(requests), self._clock.monotonic() - began)
-        return answers
+        return answers if alone else self._replicated(partition, head, plan, requests, answers)
 
-    def _check_alone(self, head: Head) -> None:
+    def _check_may_write(self, head: Head) -> bool:
+        """Whether this disk alone commits. Raises NotLeaderError, UnavailableError: nothing is stored."""
         check_leading(head)
         who = self._who()
-        if not commits_alone(head.voters, who.broker_id, who.disk_id):
-            raise NotLeaderError("this disk is not the partition's only voter; nothing was stored")
+        if not counts(head.voters, who.broker_id, who.disk_id):
+            raise NotLeaderError("this disk is not a voter of the partition; nothing was stored")
+        if head.end.lsn - head.commit_lsn > TAIL_ENTRIES_MAX:
+            raise UnavailableError(f"{head.end.lsn - head.commit_lsn} entries wait for a majority of the replicas already; nothing was stored",
+                                   component="replicas")
+        return self._commits_alone(head.voters, head)
+
+    def _commits_alone(self, voters: Mapping[int, str | None], head: Head) -> bool:
+        """Everything here is committed and folded with each write, and nobody else gets the log."""
+        who = self._who()
+        return commits_alone(voters, who.broker_id, who.disk_id) and not head.learners and head.applied_lsn == head.end.lsn
+
+    def _replicated(self, partition: PartitionId, head: Head, plan: GroupPlan, requests: Sequence[Request],
+                    answers: Sequence[Answer | MyQueueError]) -> Sequence[Later[Answer]]:
+        """Hand what was written to the replicator; every answer, refusals too, rests on the log up to the end and waits for its commit."""
+        epoch = head.leader_epoch
+        if not self._replicator.knows(partition, epoch):
+            self._replicator.lead(partition, head)
+        if plan.entries:
+            with suppress(NotLeaderError):  # lost just now: those who wait are told that their outcome is unknown
+                self._replicator.stored(partition, epoch, plan.entries, plan.end)
+        return [AfterCommit(self._replicator, partition, epoch, plan.end.lsn, answer, confirm=_is_empty(request, answer))
+                for request, answer in zip(requests, answers, strict=True)]
 
     def _is_stored(self, partition: PartitionId, plan: GroupPlan) -> bool:
         """After a commit whose answer was lost: look under the head's lock, which the old session may still hold.
@@ -248,17 +347,40 @@ class BrokerService:
 
     # --- inner parts ---
 
+    @staticmethod
+    def _is_shared(head: Head) -> bool:
+        """Whether this replica leads and others take part."""
+        return is_leading(head) and (len(head.voters) > 1 or bool(head.learners))
+
+    def _knows_the_end(self, partition: PartitionId) -> bool:
+        """Whether what is committed here is all that is committed: by a leader whose own first entry is."""
+        head = self._store.head(partition)
+        return is_leading(head) and (commits_alone(head.voters, *self._identity()) or self._replicator.is_ready(partition))
+
+    def _identity(self) -> tuple[int, str]:
+        who = self._who()
+        return who.broker_id, who.disk_id
+
     def _submit(self, partition: PartitionId, request: Request, size_bytes: int) -> Answer:
+        self._replicator.require_majority(partition, self._stopping)
+        if not isinstance(request, AppendRequest):
+            self._replicator.require_marker(partition, self._stopping)
         return self.writer.submit(partition, request, size_bytes=size_bytes, timeout_seconds=self._timeout_seconds)
 
     def _look(self, partition: PartitionId, offset: int | str, bytes_max: int, records_max: int) -> tuple[int, Slice]:
         if isinstance(offset, str):
-            head = self._store.head(partition)
+            head = self.head(partition)
             offset = head.start_offset if offset == "earliest" else head.commit_offset
         found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)
+        if offset > found.end_offset and not self._knows_the_end(partition):
+            raise NotYetError(f"offset {offset} is not committed here yet: this replica knows {found.end_offset}", end_offset=found.end_offset)
         if not found.start_offset <= offset <= found.end_offset:
             raise out_of_range(offset, LogRange(found.start_offset, found.end_offset))
         return offset, found
+
+
+def _is_empty(request: Request, answer: Answer | MyQueueError) -> bool:
+    return isinstance(request, DequeueRequest) and isinstance(answer, Handed) and answer.offset is None
 
 
 def wanted(requests: Sequence[Request]) -> Wanted:

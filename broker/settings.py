@@ -27,6 +27,8 @@ class BrokerSettings:
     threads: int = setting(48, help="requests answered at the same time by a worker; a long poll holds one", minimum=4, maximum=1_000)
     long_poll_share: float = setting(0.75, help="part of the threads that may wait in long polls", minimum=0.1, maximum=0.95)
     writers: int = setting(4, help="transactions that a worker has under way at the same time, one a partition", minimum=1, maximum=64)
+    replicators: int = setting(4, help="requests to other brokers that a worker has under way at the same time, two a broker", minimum=1, maximum=64)
+    replica_check_seconds: float = setting(1.0, help="time between looks at what other replicas lack", minimum=0.05, maximum=60)
     readers: int = setting(6, help="database connections for reads of a worker", minimum=1, maximum=100)
     queue_bytes_max: int = setting(64 << 20, help="bytes that may wait to be written in a worker; beyond it producers get 503", minimum=16 << 20)
     append_timeout_seconds: float = setting(10.0, help="wait for an append to be on disk", minimum=0.1, maximum=60)

@@ -7,7 +7,9 @@ has an end, and a partition whose lock is held by others gives its thread back a
 
 from __future__ import annotations
 
+import functools
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +27,14 @@ GROUP_BYTES_MAX = 16 << 20
 GROUP_REQUESTS_MAX = 256
 REQUEST_OVERHEAD_BYTES = 512
 IDLE_CHECK_SECONDS = 0.5
+
+
+class Later(ABC, Generic[A]):
+    """An answer that does not come with the commit: the group's thread goes on, and the request waits for it."""
+
+    @abstractmethod
+    def then(self, told: Callable[[A | MyQueueError], None]) -> None:
+        """Have ``told`` called once, in any thread, perhaps at once."""
 
 
 @dataclass(eq=False, slots=True)
@@ -45,12 +55,12 @@ class GroupWriter(Generic[Q, A]):
     """Hands requests of a partition to ``write`` in groups, in the order they came.
 
     Args:
-        write: stores a group in one transaction and returns an answer or an error per request. It may raise LogBusyError: the
-            group is tried again until its requests' time is over; any other MyQueueError is the answer of the whole group.
+        write: stores a group in one transaction and returns an answer, an error, or one that comes later, per request. It may raise
+            LogBusyError: the group is tried again until its requests' time is over; any other MyQueueError is the answer of the whole group.
         queue_bytes_max: what may wait; beyond it requests are refused.
     """
 
-    def __init__(self, write: Callable[[PartitionId, Sequence[Q]], Sequence[A | MyQueueError]], *, clock: Clock, queue_bytes_max: int,
+    def __init__(self, write: Callable[[PartitionId, Sequence[Q]], Sequence[A | Later[A] | MyQueueError]], *, clock: Clock, queue_bytes_max: int,
                  on_queued: Callable[[int], None] = lambda size: None) -> None:
         self._write, self._clock, self._queue_bytes_max, self._on_queued = write, clock, queue_bytes_max, on_queued
         self._changed = threading.Condition()
@@ -143,7 +153,7 @@ class GroupWriter(Generic[Q, A]):
     def _write_group(self, partition: PartitionId, group: list[_Pending[Q, A]]) -> None:
         again: list[_Pending[Q, A]] = []
         try:
-            answers: Sequence[A | MyQueueError] = self._write(partition, [pending.request for pending in group])
+            answers: Sequence[A | Later[A] | MyQueueError] = self._write(partition, [pending.request for pending in group])
         except LogBusyError as error:
             now = self._clock.monotonic()
             again = [pending for pending in group if pending.deadline > now]
@@ -156,14 +166,23 @@ class GroupWriter(Generic[Q, A]):
             for pending in reversed(again):
                 pending.taken = False
                 queue.appendleft(pending)
+            later = [(pending, answer) for pending, answer in zip(group, answers, strict=True) if isinstance(answer, Later)]
             for pending, answer in zip(group, answers, strict=True):
-                pending.resolve(answer)
-                self._count(-pending.size_bytes)
+                if not isinstance(answer, Later):
+                    pending.resolve(answer)
+                    self._count(-pending.size_bytes)
             if queue:
                 self._ready.append(partition)
                 self._changed.notify()
             else:
                 del self._queues[partition]
+        for pending, answer in later:
+            answer.then(functools.partial(self._told, pending))
+
+    def _told(self, pending: _Pending[Q, A], answer: A | MyQueueError) -> None:
+        pending.resolve(answer)
+        with self._changed:
+            self._count(-pending.size_bytes)
 
     def _count(self, size_bytes: int) -> None:
         self._queued_bytes += size_bytes

@@ -19,6 +19,7 @@ from db.segments import RollPolicy
 from myqueue.client.transport import RequestsTransport
 from myqueue.clock import Clock
 from myqueue.errors import OutcomeUnknownError, UnavailableError
+from myqueue.protocol import routes
 from myqueue.service import logs
 from myqueue.service.auth import Guard, read_secret
 from myqueue.service.faults import fault_point, is_armed, is_due, make_clock
@@ -27,13 +28,17 @@ from myqueue.service.wakeups import Wakeups
 
 from .app import create_app
 from .directory import Directory, describe_by
+from .follower import Follower
 from .heartbeat import Heartbeat
 from .identity import Identity
 from .managers import Managers
+from .peers import Peers
+from .replicator import Replicator
 from .service import BrokerService
 from .settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
+FOLLOWED_MAX = 3  # appends of leaders that are stored at the same time
 DATABASE_WAIT_SECONDS = 20.0  # a worker that is replaced while the server restarts
 
 
@@ -41,7 +46,7 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     """An app whose background threads start with its lifecycle. The database is brought up to date first."""
     clock, lifecycle = make_clock(os.environ), Lifecycle()
     secret = read_secret(settings.secret_file) if settings.secret_file else None
-    sizes = {"writer": settings.writers + 1, "reader": settings.readers, "keeper": 1}
+    sizes = {"writer": settings.writers + settings.replicators + FOLLOWED_MAX + 1, "reader": settings.readers, "keeper": 1}
     writer, reader, keeper = (_engine(settings, part, size) for part, size in sizes.items())
     _prepare(writer, clock, lifecycle.stopping)
     if is_armed("append_before_disk"):
@@ -52,8 +57,11 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     url = parse_url(settings.database_url)
     database = {"host": url.host or "127.0.0.1", "port": url.port or 5432, "name": url.database, "user": settings.reader_user}
     identity = Identity(store, database)
-    service = BrokerService(store, wakeups, who=identity.who, clock=clock, stopping=lifecycle.stopping, queue_bytes_max=settings.queue_bytes_max,
-                            long_polls_max=settings.long_polls_max, timeout_seconds=settings.append_timeout_seconds)
+    peers = Peers(transport, lambda: managers.get(routes.CLUSTER), clock)
+    replicator = Replicator(store, peers, wakeups, clock, identity=identity.pair, introduce=lambda topic_id: _introduction(store, topic_id))
+    follower = Follower(store, wakeups, disk_id=lambda: identity.who().disk_id, stop_leading=replicator.stop_leading)
+    service = BrokerService(store, wakeups, replicator, who=identity.who, clock=clock, stopping=lifecycle.stopping,
+                            queue_bytes_max=settings.queue_bytes_max, long_polls_max=settings.long_polls_max, timeout_seconds=settings.append_timeout_seconds)
     directory = Directory(store, wakeups, describe_by(managers.get))
     host, port = settings.address
     heartbeat = Heartbeat(keeper, managers, {"host": host, "port": port, "database": database},
@@ -63,10 +71,21 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
         lifecycle.on_stop(close)
     for number in range(settings.writers):
         lifecycle.thread(f"writer-{number + 1}", service.writer.run)
+    for number in range(settings.replicators):
+        lifecycle.thread(f"replicator-{number + 1}", replicator.run)
     lifecycle.thread("heartbeat", heartbeat.run)
+    lifecycle.every("replicas", settings.replica_check_seconds, replicator.look_around)
     lifecycle.every("segments", settings.segment_check_seconds, lambda: store.maintain_segments(policy))
     node = _rename(identity.load(), settings)
-    return create_app(node, service, store, directory, identity, managers, lifecycle, Guard(clock, token=settings.token, secret=secret))
+    return create_app(node, service, store, directory, identity, managers, follower, lifecycle, Guard(clock, token=settings.token, secret=secret))
+
+
+def _introduction(store: PostgresLogStore, topic_id: int) -> dict[str, Any]:
+    """What a replica is told that does not have the topic yet. Raises UnavailableError where the topic was dropped here meanwhile."""
+    found = store.topic(topic_id)
+    if found is None:
+        raise UnavailableError(f"topic {topic_id} is not held here any more")
+    return {"topic": found[0], "config": found[1]}
 
 
 def _engine(settings: BrokerSettings, part: str, size: int) -> sqlalchemy.Engine:

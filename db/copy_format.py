@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable
 
 from myqueue.protocol.batch import ENTRIES_MAGIC, HEADERS, KEYS, TIMESTAMPS, VALUES, pack_block_head, pack_entry_head
-from myqueue.protocol.chain import CHAIN_BYTES, Bytes
+from myqueue.protocol.chain import CHAIN_BYTES, Bytes, EntryHead
 from myqueue.protocol.entry import LogEntry
 
 ENTRY_COLUMNS = ("topic_id", "partition", "lsn", "epoch", "kind", "base_offset", "record_count", "append_time", "producer_id", "producer_epoch",
@@ -51,6 +51,26 @@ def encode_rows(entries: Iterable[LogEntry]) -> bytes:
             add(body)
     add(_TRAILER)
     return b"".join(out)
+
+
+def decode_rows(rows: memoryview) -> list[LogEntry]:
+    """The output of ``COPY (SELECT ENTRY_COLUMNS …) TO STDOUT (FORMAT binary)``; columns are views of it."""
+    entries: list[LogEntry] = []
+    at = len(_SIGNATURE)
+    while rows[at:at + 2] != _TRAILER:
+        numbers = _ROW.unpack_from(rows, at)
+        at += _ROW.size
+        head = EntryHead(*numbers[2:-1:2])
+        chain = bytes(rows[at:at + CHAIN_BYTES])
+        at += CHAIN_BYTES
+        columns: list[memoryview | None] = []
+        for header in (_ARRAY_HEADER_BYTES,) * 4 + (0,):
+            size = _INT4.unpack_from(rows, at)[0]
+            at += 4
+            columns.append(None if size < 0 else rows[at + header:at + size])
+            at += max(size, 0)
+        entries.append(LogEntry(head, chain, *columns))
+    return entries
 
 
 def entries_body(rows: memoryview) -> tuple[bytes, int]:

@@ -12,7 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from db.replication.log import LogView
 from myqueue.errors import UnavailableError
+from myqueue.protocol.chain import GENESIS, EntryHead
 from myqueue.protocol.entry import LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
@@ -32,8 +34,11 @@ class Head:
     leader_epoch: int = 0
     voters: Mapping[int, str | None] = field(default_factory=dict)
     replication_factor: int = 1
+    learners: Sequence[int] = ()
     start_lsn: int = 0
     start_offset: int = 0
+    start_epoch: int = 0
+    start_chain: bytes = GENESIS
     end: LogEnd = EMPTY_END
     commit_lsn: int = 0
     commit_offset: int = 0
@@ -76,6 +81,14 @@ class StoredRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class EntryMark:
+    """What a decision looks at of one entry."""
+
+    head: EntryHead
+    chain: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """What a read found: committed blocks as an ``entries`` body, and the log's bounds at that moment."""
 
@@ -95,6 +108,10 @@ class HeldLog(Protocol):
     @property
     def state(self) -> LogState: ...
 
+    @property
+    def log(self) -> LogView:
+        """The log as a decision reads it."""
+
     def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
         """Add entries behind the end; ``end`` is where the log ends then.
 
@@ -105,10 +122,25 @@ class HeldLog(Protocol):
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
         """Raise the commit position, and fold up to it: ``changes`` is what folding the entries below ``lsn`` changes."""
 
+    def offset_at(self, lsn: int) -> int:
+        """The offset of the next record at this border of the log, start <= lsn <= end."""
+
+    def truncate(self, lsn: int) -> None:
+        """Forget the entries from ``lsn`` on, which is not below what is committed; ``head.end`` is there then."""
+
+    def raise_commit(self, lsn: int, offset: int) -> None:
+        """Raise the commit position and fold nothing."""
+
+    def set_learners(self, learners: Sequence[int]) -> None:
+        """Who gets the log beside the voters."""
+
+    def set_fault(self, text: str) -> None:
+        """This log is served no longer, and why."""
+
     def promise(self, epoch: int) -> None:
         """Promise ``epoch``, which is above the present promise: nothing below it is taken any more, and a leadership ends."""
 
-    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
+    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
         """Promise ``epoch`` and lead in it."""
 
     def record_at(self, offset: int) -> StoredRecord:
@@ -127,6 +159,12 @@ class LogStore(Protocol):
     def drop(self, topic_id: int) -> list[PartitionId]:
         """Forget a topic and all its logs here, and give the disk back; which there were. None is no error."""
 
+    def drop_partition(self, partition: PartitionId) -> None:
+        """Forget one replica; its topic may have others here. None is no error."""
+
+    def topic(self, topic_id: int) -> tuple[str, Mapping[str, object]] | None:
+        """A topic's name and config; None where nothing of it is here."""
+
     def locked(self, partition: PartitionId, wanted: Wanted = NOTHING, *, lock_timeout_seconds: float = 5.0) -> AbstractContextManager[HeldLog]:
         """Hold a log: one transaction.
 
@@ -136,6 +174,18 @@ class LogStore(Protocol):
             UnavailableError: the database cannot be reached or gave up before the commit; nothing was stored.
             OutcomeUnknownError: the commit's answer was lost. Hold the log again and look before doing anything else.
         """
+
+    def advance(self, partition: PartitionId, lsn: int, offset: int) -> None:
+        """Raise the commit position to a border of the log, without the log's lock and without waiting for the disk: it is a lower bound."""
+
+    def fold(self, partition: PartitionId, *, entries_max: int = 2_000) -> bool:
+        """Fold what is committed and not folded, so many entries at most; whether something is left. Does not wait for the disk either."""
+
+    def entries(self, partition: PartitionId, first: int, end: int, *, bytes_max: int) -> list[LogEntry]:
+        """Stored entries from lsn ``first`` to below ``end``, as many as fit, at least one if there is one. Committed or not."""
+
+    def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
+        """The entry at ``lsn`` without its columns; None where it is not held."""
 
     def head(self, partition: PartitionId) -> Head:
         """The head without a lock. Raises UnknownPartitionError."""

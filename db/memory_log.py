@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from db.replication.log import MemoryLog
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, elements, encode_block, pack_entry_head, records_of
 from myqueue.protocol.chain import RECORDS
@@ -14,7 +15,7 @@ from myqueue.protocol.entry import LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
-from .log_store import NOTHING, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
 
 
 @dataclass
@@ -43,6 +44,29 @@ class _Held:
         self.entries = [*self.entries, *entries]
         self.head = replace(self.head, end=end)
 
+    @property
+    def log(self) -> MemoryLog:
+        head = self.head
+        return MemoryLog(list(self.entries), head.start_lsn, head.start_epoch, head.start_chain)
+
+    def offset_at(self, lsn: int) -> int:
+        return self.head.start_offset if lsn == self.head.start_lsn else _after(self.entries[lsn - self.head.start_lsn - 1]).offset
+
+    def truncate(self, lsn: int) -> None:
+        head = self.head
+        self.entries = self.entries[:lsn - head.start_lsn]
+        start = LogEnd(head.start_lsn, head.start_offset, head.start_epoch, head.start_chain, head.end.append_time)
+        self.head = replace(head, end=_after(self.entries[-1]) if self.entries else start)
+
+    def raise_commit(self, lsn: int, offset: int) -> None:
+        self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset)
+
+    def set_learners(self, learners: Sequence[int]) -> None:
+        self.head = replace(self.head, learners=tuple(learners))
+
+    def set_fault(self, text: str) -> None:
+        self.head = replace(self.head, fault=text)
+
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
         self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn)
         self.changes = changes
@@ -50,8 +74,9 @@ class _Held:
     def promise(self, epoch: int) -> None:
         self.head = replace(self.head, promised_epoch=epoch)
 
-    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
-        self.head = replace(self.head, promised_epoch=epoch, leader_epoch=epoch, voters=dict(voters), replication_factor=replication_factor)
+    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
+        self.head = replace(self.head, promised_epoch=epoch, leader_epoch=epoch, voters=dict(voters), replication_factor=replication_factor,
+                            learners=tuple(learners))
 
     def record_at(self, offset: int) -> StoredRecord:
         entry = next(entry for entry in self.entries if entry.head.kind == RECORDS and _holds(entry, offset))
@@ -67,9 +92,11 @@ class MemoryLogStore:
     def __init__(self) -> None:
         self._logs: dict[PartitionId, _Log] = {}
         self._names: dict[int, str] = {}
+        self._topics: dict[int, tuple[str, Mapping[str, object]]] = {}
 
     def create(self, partition: PartitionId, *, topic: str, config: Mapping[str, object]) -> None:
         self._names[partition.topic_id] = topic
+        self._topics[partition.topic_id] = topic, dict(config)
         self._logs.setdefault(partition, _Log())
 
     def drop(self, topic_id: int) -> list[PartitionId]:
@@ -78,6 +105,12 @@ class MemoryLogStore:
         for partition in gone:
             del self._logs[partition]
         return gone
+
+    def drop_partition(self, partition: PartitionId) -> None:
+        self._logs.pop(partition, None)
+
+    def topic(self, topic_id: int) -> tuple[str, Mapping[str, object]] | None:
+        return self._topics.get(topic_id)
 
     @contextmanager
     def locked(self, partition: PartitionId, wanted: Wanted = NOTHING, *, lock_timeout_seconds: float = 5.0) -> Iterator[_Held]:
@@ -92,6 +125,35 @@ class MemoryLogStore:
                 of_log.update(changed)
         finally:
             log.lock.release()
+
+    def advance(self, partition: PartitionId, lsn: int, offset: int) -> None:
+        log = self._log(partition)
+        if lsn > log.head.commit_lsn:
+            log.head = replace(log.head, commit_lsn=lsn, commit_offset=offset)
+
+    def fold(self, partition: PartitionId, *, entries_max: int = 2_000) -> bool:
+        log = self._log(partition)
+        head = log.head
+        tail = [entry for entry in log.entries if head.applied_lsn <= entry.head.lsn < head.commit_lsn][:entries_max]
+        while tail and tail[-1].request_index != tail[-1].request_count - 1:
+            tail.pop()
+        if head.seeding_until is None and tail:
+            log.folded = _fold(log.folded.copy(), tail)
+            log.head = replace(head, applied_lsn=tail[-1].head.lsn + 1)
+        return log.head.applied_lsn < head.commit_lsn and head.seeding_until is None
+
+    def entries(self, partition: PartitionId, first: int, end: int, *, bytes_max: int) -> list[LogEntry]:
+        found, size = [], 0
+        for entry in self._log(partition).entries:
+            if first <= entry.head.lsn < end:
+                size += sum(len(column) for column in entry[2:] if column is not None)
+                if found and size > bytes_max:
+                    break
+                found.append(entry)
+        return found
+
+    def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
+        return next((EntryMark(entry.head, entry.chain) for entry in self._log(partition).entries if entry.head.lsn == lsn), None)
 
     def head(self, partition: PartitionId) -> Head:
         return self._log(partition).head
@@ -134,13 +196,22 @@ def _maps(state: LogState) -> tuple[dict, dict, dict]:
 
 
 def _above_applied(log: _Log) -> LogState:
-    state = log.folded.copy()
-    tail = [entry for entry in log.entries if entry.head.lsn >= log.head.applied_lsn]
-    for entry in tail:
+    return _fold(log.folded.copy(), [entry for entry in log.entries if entry.head.lsn >= log.head.applied_lsn])
+
+
+def _fold(state: LogState, tail: Sequence[LogEntry]) -> LogState:
+    """Whole requests, onto a state of our own."""
+    for place, entry in enumerate(tail):
         if entry.request_index == 0:
-            of_request = tail[entry.head.lsn - log.head.applied_lsn:][:entry.request_count]
+            of_request = tail[place:place + entry.request_count]
             state.fold(entry.head, sum(one.head.record_count for one in of_request), entry.body)  # type: ignore[arg-type]
     return state
+
+
+def _after(entry: LogEntry) -> LogEnd:
+    """Where a log ends whose last entry this is."""
+    head = entry.head
+    return LogEnd(head.lsn + 1, head.base_offset + head.record_count, head.epoch, entry.chain, head.append_time)
 
 
 def _part(state: LogState, wanted: Wanted) -> LogState:

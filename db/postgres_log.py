@@ -18,6 +18,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg2
@@ -35,27 +36,29 @@ from myqueue.errors import (
     UnknownPartitionError,
 )
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, ENTRIES_MAGIC, decode_headers
-from myqueue.protocol.chain import EntryHead
+from myqueue.protocol.chain import NO_PRODUCER, OFFSET_COMMIT, RECORDS, EntryHead
 from myqueue.protocol.entry import LogEnd, LogEntry
-from myqueue.protocol.fold import LogState
+from myqueue.protocol.fold import LogState, OffsetCommit
 from myqueue.protocol.types import PartitionId, Record
 
 from . import consumers, producers, segments
-from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, encode_rows, entries_body
-from .log_store import NOTHING, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
+from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+from .sql_log import SqlLogView, find_mark
 
 _log = logging.getLogger(__name__)
 COPY_CHUNK_BYTES = 1 << 20
 BLOCK_RECORDS_MAX = BLOCK_BYTES_MAX // 4  # each needs its length at least
 READ_RECORDS_MAX = 65_536
+ENTRIES_MAX = 4_096  # in one read for a follower
 _NAMES = ", ".join(f'"{name}"' for name in ENTRY_COLUMNS)
 _READ_NAMES = ", ".join(f'"{name}"' for name in READ_COLUMNS)
 _SIZE = " + ".join(f'coalesce(pg_column_size("{name}"), 0)' for name in ("keys", "values", "headers", "timestamps"))
 
-HEAD = """p.promised_epoch, p.leader_epoch, p.voters, p.replication_factor, p.start_lsn, p.start_offset,
+HEAD = """p.promised_epoch, p.leader_epoch, p.voters, p.replication_factor, p.learners, p.start_lsn, p.start_offset, p.start_epoch, p.start_chain,
           p.end_lsn, p.end_offset, p.end_epoch, p.end_chain, p.last_append_time,
           c.commit_lsn, c.commit_offset, c.applied_lsn, p.seeding_until, p.fault"""
-HEAD_COLUMNS = 16
+HEAD_COLUMNS = 19
 FROM_HEAD = "FROM partition_state p JOIN partition_commit c USING (topic_id, partition)"
 WHERE_PARTITION = "WHERE p.topic_id = %(topic_id)s AND p.partition = %(partition)s"
 # The second SELECT has a snapshot taken after the lock was gained: it sees what the previous holder committed.
@@ -65,14 +68,31 @@ SELECT {HEAD}, p.segment_id, (SELECT max(segment_id) FROM segment s WHERE s.topi
 ABOVE_APPLIED = """SELECT * FROM (
     SELECT topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
            request_index, request_count, sum(record_count) OVER (PARTITION BY lsn - request_index), body
-    FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s) e WHERE request_index = 0 ORDER BY lsn"""
+    FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s) e WHERE request_index = 0 ORDER BY lsn"""
 HAS_ENTRY = "SELECT 1 FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn = %s AND chain = %s"
 SET_END = """UPDATE partition_state SET end_lsn = %s, end_offset = %s, end_epoch = %s, end_chain = %s, last_append_time = %s, segment_id = %s
              WHERE topic_id = %s AND partition = %s"""
 OPEN_SEGMENT = "INSERT INTO segment_start (topic_id, partition, segment_id, first_lsn, first_offset) VALUES (%s, %s, %s, %s, %s)"
+TRUNCATE = "DELETE FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s"
+TRUNCATE_STARTS = "DELETE FROM segment_start WHERE topic_id = %s AND partition = %s AND first_lsn >= %s"
+SEGMENT_LEFT = "SELECT max(segment_id) FROM segment_start WHERE topic_id = %s AND partition = %s"
+RAISE_COMMIT = "UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s WHERE topic_id = %s AND partition = %s"
+# A lower bound, learnt again after a crash: no wait for the disk, and no lock on the head.
+ADVANCE = """BEGIN; SET LOCAL synchronous_commit = off;
+UPDATE partition_commit SET commit_lsn = greatest(commit_lsn, %s), commit_offset = greatest(commit_offset, %s)
+WHERE topic_id = %s AND partition = %s; COMMIT"""
+FOLD = f"""BEGIN; SET LOCAL synchronous_commit = off;
+SELECT 1 FROM partition_commit c WHERE c.topic_id = %(topic_id)s AND c.partition = %(partition)s FOR UPDATE;
+SELECT c.applied_lsn, c.commit_lsn, p.seeding_until {FROM_HEAD} {WHERE_PARTITION}"""
+SET_APPLIED = "UPDATE partition_commit SET applied_lsn = %s WHERE topic_id = %s AND partition = %s"
+SET_LEARNERS = "UPDATE partition_state SET learners = %s WHERE topic_id = %s AND partition = %s"
+SET_FAULT = "UPDATE partition_state SET fault = %s WHERE topic_id = %s AND partition = %s"
+ENTRIES = f"""COPY (SELECT {_NAMES} FROM (SELECT *, sum({_SIZE} + 200) OVER (ORDER BY lsn) AS total FROM log_entry
+    WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s) e
+    WHERE total <= %s OR lsn = %s ORDER BY lsn) TO STDOUT (FORMAT binary)"""
 SET_COMMIT = "UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s WHERE topic_id = %s AND partition = %s"
 SET_PROMISE = "UPDATE partition_state SET promised_epoch = %s WHERE topic_id = %s AND partition = %s"
-SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s
+SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s, learners = %s
                 WHERE topic_id = %s AND partition = %s"""
 SEGMENT_OF = """(SELECT max(segment_id) FROM segment_start s
                  WHERE s.topic_id = %(topic_id)s AND s.partition = %(partition)s AND s.first_offset <= %(offset)s)"""
@@ -100,22 +120,20 @@ RECORD_AT = f"""SELECT append_time, "values"[place], keys[place], headers[place]
 class _Held:
     """One transaction under the head row's lock. Small changes are gathered and sent with the COMMIT."""
 
-    def __init__(self, cursor: Any, partition: PartitionId, row: Sequence[Any]) -> None:
+    def __init__(self, cursor: Any, partition: PartitionId, row: Sequence[Any], *, in_state: bool) -> None:
         self._cursor, self._partition = cursor, partition
         self.head = _head(row)
         self._segment, self._open_segment = row[HEAD_COLUMNS:HEAD_COLUMNS + 2]
-        in_producers, in_consumers, in_requests = row[HEAD_COLUMNS + 2:]
-        self.state = LogState(producers.from_rows(in_producers), consumers.consumers_from_rows(in_consumers),
-                              consumers.requests_from_rows(in_requests))
+        self.state = _state(row[HEAD_COLUMNS + 2:])
         self._statements: list[tuple[str, tuple[Any, ...]]] = []
-        if self.head.applied_lsn < self.head.end.lsn:
+        if self.head.applied_lsn < self.head.end.lsn and in_state:
             self._fold_above_applied()
 
     def _fold_above_applied(self) -> None:
         """Decisions see every entry, committed or not; the stored state only what is applied."""
-        self._cursor.execute(ABOVE_APPLIED, (*self._partition, self.head.applied_lsn))
-        for *head, record_count, body in self._cursor.fetchall():
-            self.state.fold(EntryHead(*head), int(record_count), None if body is None else bytes(body))
+        self._cursor.execute(ABOVE_APPLIED, (*self._partition, self.head.applied_lsn, self.head.end.lsn))
+        for head, record_count, body in map(_request, self._cursor.fetchall()):
+            self.state.fold(head, record_count, body)
 
     def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
         if self._open_segment is None:
@@ -137,11 +155,46 @@ class _Held:
         self._statements += producers.statements(self._partition, changes.producers)
         self._statements += consumers.statements(self._partition, changes.consumers, changes.requests)
 
+    @property
+    def log(self) -> SqlLogView:
+        return SqlLogView(self._cursor, self._partition, self.head)
+
+    def offset_at(self, lsn: int) -> int:
+        head = self.head
+        if lsn == head.end.lsn:
+            return head.end.offset
+        if lsn == head.start_lsn:
+            return head.start_offset
+        found = self.log.mark(lsn - 1).head
+        return found.base_offset + found.record_count
+
+    def truncate(self, lsn: int) -> None:
+        head, log = self.head, self.log
+        end = LogEnd(head.start_lsn, head.start_offset, head.start_epoch, head.start_chain, head.end.append_time)
+        if lsn > head.start_lsn:
+            last = log.mark(lsn - 1)
+            end = LogEnd(lsn, last.head.base_offset + last.head.record_count, last.head.epoch, last.chain, last.head.append_time)
+        self._cursor.execute(TRUNCATE, (*self._partition, lsn))
+        self._cursor.execute(TRUNCATE_STARTS, (*self._partition, lsn))
+        self._cursor.execute(SEGMENT_LEFT, self._partition)
+        self._segment = self._cursor.fetchone()[0]
+        self.head = replace(head, end=end)
+        self._statements.append((SET_END, (end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment, *self._partition)))
+
+    def raise_commit(self, lsn: int, offset: int) -> None:
+        self._statements.append((RAISE_COMMIT, (lsn, offset, *self._partition)))
+
+    def set_learners(self, learners: Sequence[int]) -> None:
+        self._statements.append((SET_LEARNERS, (list(learners), *self._partition)))
+
+    def set_fault(self, text: str) -> None:
+        self._statements.append((SET_FAULT, (text[:500], *self._partition)))
+
     def promise(self, epoch: int) -> None:
         self._statements.append((SET_PROMISE, (epoch, *self._partition)))
 
-    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int) -> None:
-        self._statements.append((SET_LEADER, (epoch, epoch, json.dumps(dict(voters)), replication_factor, *self._partition)))
+    def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
+        self._statements.append((SET_LEADER, (epoch, epoch, json.dumps(dict(voters)), replication_factor, list(learners), *self._partition)))
 
     def record_at(self, offset: int) -> StoredRecord:
         parameters = {"topic_id": self._partition.topic_id, "partition": self._partition.partition, "offset": offset}
@@ -205,6 +258,18 @@ class PostgresLogStore:
             raise _ours(error) from error
         return gone
 
+    def drop_partition(self, partition: PartitionId) -> None:
+        with self.transaction() as cursor:
+            cursor.execute(f"SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE", _parameters(partition))
+            for table in ("log_entry", "partition_commit", "replica_progress", "consumer_offset", "consumer_request", "producer_state",
+                          "segment_start", "partition_state"):
+                cursor.execute(f"DELETE FROM {table} WHERE topic_id = %s AND partition = %s", partition)
+
+    def topic(self, topic_id: int) -> tuple[str, Mapping[str, object]] | None:
+        with self._reading() as cursor:
+            cursor.execute("SELECT name, config FROM topic WHERE topic_id = %s", (topic_id,))
+            return cursor.fetchone()
+
     def maintain_segments(self, policy: segments.RollPolicy) -> list[int]:
         """Make spare segments and roll what is due; which were opened."""
         return segments.maintain(self.transaction, policy)
@@ -217,7 +282,7 @@ class PostgresLogStore:
                 row = cursor.fetchone()
                 if row is None:
                     raise UnknownPartitionError(f"partition {partition} is not held here")
-                held = _Held(cursor, partition, row)
+                held = _Held(cursor, partition, row, in_state=bool(wanted))
                 yield held
                 if held.changed:
                     self._on_event("before_commit")
@@ -242,7 +307,40 @@ class PostgresLogStore:
             _roll_back(cursor)
             raise _ours(error) from error
 
+    def advance(self, partition: PartitionId, lsn: int, offset: int) -> None:
+        with self._connection(self._writer) as connection, connection.cursor() as cursor:
+            try:
+                cursor.execute(ADVANCE, (lsn, offset, *partition))
+            except psycopg2.Error as error:
+                _roll_back(cursor)
+                raise _ours(error) from error
+
+    def fold(self, partition: PartitionId, *, entries_max: int = 2_000) -> bool:
+        with self._connection(self._writer) as connection, connection.cursor() as cursor:
+            try:
+                cursor.execute(FOLD, _parameters(partition))
+                applied, commit, seeding_until = _found(cursor.fetchone(), partition)
+                folded = applied if seeding_until is not None or applied >= commit else _fold(cursor, partition, applied,
+                                                                                             min(commit, applied + entries_max))
+                cursor.execute("COMMIT")
+            except BaseException as error:
+                _roll_back(cursor)
+                if isinstance(error, psycopg2.Error):
+                    raise _ours(error) from error
+                raise
+        return folded < commit and seeding_until is None
+
     # --- reading ---
+
+    def entries(self, partition: PartitionId, first: int, end: int, *, bytes_max: int) -> list[LogEntry]:
+        rows = io.BytesIO()
+        with self._reading() as cursor:
+            cursor.copy_expert(cursor.mogrify(ENTRIES, (*partition, first, min(end, first + ENTRIES_MAX), bytes_max, first)), rows, COPY_CHUNK_BYTES)
+        return decode_rows(rows.getbuffer())
+
+    def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
+        with self._reading() as cursor:
+            return find_mark(cursor, partition, lsn)
 
     def head(self, partition: PartitionId) -> Head:
         with self._reading() as cursor:
@@ -351,6 +449,47 @@ def _ours(error: psycopg2.Error) -> MyQueueError:
     return InternalError(f"the database refused a statement ({error.pgcode})")
 
 
+def _request(row: Sequence[Any]) -> tuple[EntryHead, int, bytes | None]:
+    """A row of ABOVE_APPLIED: the first entry's head, the records of the request, the body."""
+    *head, record_count, body = row
+    return EntryHead(*head), int(record_count), None if body is None else bytes(body)
+
+
+def _fold(cursor: Any, partition: PartitionId, applied: int, end: int) -> int:
+    """Fold the whole requests in [applied, end); up to where it came."""
+    cursor.execute(ABOVE_APPLIED, (*partition, applied, end))
+    requests = [one for one in map(_request, cursor.fetchall()) if one[0].lsn + one[0].request_count <= end]
+    if not requests:
+        return applied
+    wanted = touched(requests)
+    stored = LogState()
+    if wanted:
+        cursor.execute(f"SELECT {_wanted_sql(wanted)}", _parameters(partition, wanted))
+        stored = _state(cursor.fetchone())
+    state = stored.copy()
+    for head, record_count, body in requests:
+        state.fold(head, record_count, body)
+    changes = state.changed_since(stored)
+    folded = requests[-1][0].lsn + requests[-1][0].request_count
+    statements = [*producers.statements(partition, changes.producers), *consumers.statements(partition, changes.consumers, changes.requests),
+                  (SET_APPLIED, (folded, *partition))]
+    cursor.execute("; ".join(text for text, _ in statements), [value for _, values in statements for value in values])
+    return folded
+
+
+def _state(row: Sequence[Any]) -> LogState:
+    in_producers, in_consumers, in_requests = row
+    return LogState(producers.from_rows(in_producers), consumers.consumers_from_rows(in_consumers), consumers.requests_from_rows(in_requests))
+
+
+def touched(requests: Sequence[tuple[EntryHead, int, bytes | None]]) -> Wanted:
+    """Whose state these requests change."""
+    commits = [OffsetCommit.from_body(body) for head, _, body in requests if head.kind == OFFSET_COMMIT and body is not None]
+    return Wanted(frozenset(head.producer_id for head, _, _ in requests if head.kind == RECORDS and head.producer_id != NO_PRODUCER),
+                  frozenset(commit.consumer for commit in commits),
+                  frozenset((commit.consumer, commit.request_id) for commit in commits if commit.request_id is not None))
+
+
 def _found(row: Sequence[Any] | None, partition: PartitionId) -> Sequence[Any]:
     if row is None:
         raise UnknownPartitionError(f"partition {partition} is not held here")
@@ -358,9 +497,11 @@ def _found(row: Sequence[Any] | None, partition: PartitionId) -> Sequence[Any]:
 
 
 def _head(row: Sequence[Any]) -> Head:
-    (promised, leader, voters, factor, start_lsn, start_offset, end_lsn, end_offset, end_epoch, end_chain, append_time,
+    (promised, leader, voters, factor, learners, start_lsn, start_offset, start_epoch, start_chain,
+     end_lsn, end_offset, end_epoch, end_chain, append_time,
      commit_lsn, commit_offset, applied_lsn, seeding_until, fault) = row[:HEAD_COLUMNS]
-    return Head(promised, leader, {int(broker): disk for broker, disk in voters.items()}, factor, start_lsn, start_offset,
+    return Head(promised, leader, {int(broker): disk for broker, disk in voters.items()}, factor, tuple(learners), start_lsn, start_offset,
+                start_epoch, bytes(start_chain),
                 LogEnd(end_lsn, end_offset, end_epoch, bytes(end_chain), append_time), commit_lsn, commit_offset, applied_lsn, seeding_until, fault)
 
 

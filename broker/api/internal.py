@@ -8,8 +8,11 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
+from broker.core import appends
 from broker.core.replica import Appointment
+from broker.follower import Follower
 from broker.service import BrokerService
+from db.replication import AppendReply
 from myqueue.errors import BadRequestError, MyQueueError
 from myqueue.protocol import routes, wire
 from myqueue.protocol.names import INT64_MAX, check_topic_name, parse_integer
@@ -19,7 +22,7 @@ from . import bodies
 from .records import rule
 
 
-def make_blueprint(service: BrokerService, identity: Callable[[], dict[str, Any]]) -> Blueprint:
+def make_blueprint(service: BrokerService, follower: Follower, identity: Callable[[], dict[str, Any]]) -> Blueprint:
     """The routes under /internal/."""
     face = Blueprint("internal", __name__)
 
@@ -35,9 +38,24 @@ def make_blueprint(service: BrokerService, identity: Callable[[], dict[str, Any]
     def appoint() -> Response:
         return jsonify({"results": [_appoint(service, item) for item in _list(bodies.json_object(request), "appointments")]})
 
+    @face.post(routes.I_LEARNERS)
+    def learners() -> Response:
+        return jsonify({"results": [_learners(service, item) for item in _list(bodies.json_object(request), "learners")]})
+
+    @face.post(routes.I_STATUS)
+    def status() -> Response:
+        body = bodies.json_object(request)
+        wanted = [_partition(item) for item in _list(body, "partitions")] if "partitions" in body else None
+        return jsonify({"partitions": service.status(wanted)})
+
+    @face.post(routes.I_APPEND)
+    def take_appends() -> Response:
+        return jsonify({"replies": [_reply(reply) for reply in follower.take(appends.decode(request.get_data(cache=False)))]})
+
     @face.post(routes.I_DROP)
     def drop() -> Response:
-        service.drop([_integer(item, "topic_ids") for item in _list(bodies.json_object(request), "topic_ids")])
+        body = {"topic_ids": [], "partitions": [], **bodies.json_object(request)}
+        service.drop([_integer(item, "topic_ids") for item in _list(body, "topic_ids")], [_partition(item) for item in _list(body, "partitions")])
         return jsonify({})
 
     @face.post(rule(routes.I_RECORDS))
@@ -76,6 +94,23 @@ def make_blueprint(service: BrokerService, identity: Callable[[], dict[str, Any]
         return jsonify({"sizes": service.sizes(bodies.consumer_key(body.get("consumer")), partitions)})
 
     return face
+
+
+def _learners(service: BrokerService, item: Any) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise BadRequestError("a list of learners must be a JSON object")
+    partition = _partition([item.get("topic_id"), item.get("partition")])
+    brokers = [_integer(broker, "learners", minimum=1) for broker in _list(item, "learners")]
+    epoch = _integer(item.get("epoch"), "epoch", minimum=1)
+
+    def do() -> dict[str, Any]:
+        service.set_learners(partition, epoch=epoch, learners=brokers)
+        return {}
+    return _result(partition, do)
+
+
+def _reply(reply: AppendReply | MyQueueError) -> dict[str, Any]:
+    return wire.error_to_json(reply) if isinstance(reply, MyQueueError) else appends.reply_to_json(reply)
 
 
 def _promise(service: BrokerService, item: Any) -> dict[str, Any]:

@@ -9,12 +9,15 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from broker.core.replica import Appointment
+from broker.peers import Peers
+from broker.replicator import Replicator
 from broker.service import BrokerService, Self
 from db.engine import make_engine
 from db.postgres_log import PostgresLogStore
 from myqueue.clock import SystemClock
 from myqueue.protocol.types import PartitionId
 from myqueue.service.wakeups import Wakeups
+from myqueue.testing import InMemoryTransport
 from tests.support.broker_process import BrokerProcess, broker_process
 from tests.support.manager_stub import ManagerStub, manager_stub
 
@@ -27,7 +30,10 @@ def running_service(url: str, *, partitions: int = 2, writers: int = 3, on_event
     """A BrokerService with its writer threads, leading the partitions of topic "t"."""
     engines = [make_engine(url, application_name="tests", pool_size=writers + 2) for _ in range(2)]
     stopping = threading.Event()
-    service = BrokerService(PostgresLogStore(*engines, on_event=on_event), wakeups or Wakeups(), who=lambda: Self(1, "disk"), clock=SystemClock(),
+    store, clock, wakeups = PostgresLogStore(*engines, on_event=on_event), SystemClock(), wakeups or Wakeups()
+    peers = Peers(InMemoryTransport(clock=clock), lambda: {"brokers": []}, clock)
+    replicator = Replicator(store, peers, wakeups, clock, identity=lambda: (1, "disk"), introduce=lambda _: {"topic": "t", "config": {}})
+    service = BrokerService(store, wakeups, replicator, who=lambda: Self(1, "disk"), clock=clock,
                             stopping=stopping, queue_bytes_max=queue_bytes_max, long_polls_max=4, timeout_seconds=timeout_seconds)
     for number in range(partitions):
         service.appoint(PartitionId(TOPIC_ID, number), topic="t", config={}, appointment=Appointment(1, {1: "disk"}))

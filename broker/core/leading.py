@@ -1,0 +1,115 @@
+"""What a process knows of a partition that it leads with replicas elsewhere: who holds what, who was heard, what is committed.
+
+Pure and volatile: a restart begins it anew, since followers say again what they hold. What must never happen: an answer of another
+epoch counts, an entry is called committed that a majority of the named voters does not hold, leadership is believed without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from db.replication import (
+    AppendReply,
+    Holder,
+    LogView,
+    Progress,
+    SendPlan,
+    after_reply,
+    after_snapshot,
+    commit_position,
+    counts,
+    has_majority,
+    holders,
+    plan_send,
+)
+
+LEASE_SECONDS = 2.0  # for so long after a majority answered, a new entry may hope for one
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A follower's latest answer in this epoch: to which round, asked when, by which disk."""
+
+    round: int
+    asked_at: float
+    disk_id: str
+
+
+class Leading:
+    """One leadership.
+
+    Args:
+        voters: by broker, with the registered disks.
+        learners: brokers that get the log and do not count.
+        broker_id, disk_id: this replica.
+        end: where the log ended when this began.
+        commit: what is known to be committed.
+        began: whether something of this epoch is committed already.
+    """
+
+    def __init__(self, epoch: int, voters: Mapping[int, str | None], learners: Iterable[int] = (), *, broker_id: int, disk_id: str, end: int,
+                 commit: int, began: bool = False) -> None:
+        self.epoch, self.voters, self.broker_id, self.disk_id = epoch, dict(voters), broker_id, disk_id
+        self.commit, self.began = commit, began
+        self.rounds = 0
+        self.heard: dict[int, Heard] = {}
+        self.progress: dict[int, Progress] = {}
+        self._first_guess = end
+        self.set_learners(learners)
+
+    def set_learners(self, learners: Iterable[int]) -> None:
+        """Who gets the log beside the voters, from now on."""
+        self.learners = tuple(learners)
+        wanted = {broker for broker, disk_id in self.voters.items() if disk_id is not None} | set(self.learners)
+        self.followers = tuple(sorted(wanted - {self.broker_id}))
+        self.progress = {broker: self.progress.get(broker) or Progress(next=self._first_guess) for broker in self.followers}
+
+    def begin_round(self) -> int:
+        """A new round: answers to it show that we were still leading when it began."""
+        self.rounds += 1
+        return self.rounds
+
+    def plan(self, target: int, log: LogView, *, entries_max: int, end: int | None = None) -> SendPlan | None:
+        """The next append to a follower; None where it is behind the log's start. See ``plan_send``."""
+        return plan_send(self.progress[target], log, entries_max=entries_max, end=end)
+
+    def seeded(self, target: int, position: int) -> None:
+        """The follower was offered our start."""
+        self.progress[target] = after_snapshot(self.progress[target], position)
+
+    def lacks(self, target: int, end: int) -> bool:
+        """Whether a follower is not known to hold everything up to ``end``."""
+        progress = self.progress.get(target)
+        return progress is not None and (progress.needs_snapshot or progress.disk_id is None or progress.next < end)
+
+    def learn(self, source: int, reply: AppendReply, log: LogView, *, asked_at: float) -> bool:
+        """Take in a follower's answer; whether the commit position rose. One of another epoch changes nothing."""
+        if source not in self.progress or reply.epoch != self.epoch:
+            return False
+        before = self.heard.get(source)
+        if reply.matched is not None and (before is None or reply.round > before.round):
+            self.heard[source] = Heard(reply.round, asked_at, reply.disk_id)
+        self.progress[source] = after_reply(self.progress[source], reply, epoch=self.epoch, rounds=self.rounds, log=log)
+        return self.advance(log)
+
+    def advance(self, log: LogView) -> bool:
+        """Raise the commit position to what a majority holds, our own disk up to the end of ``log``; whether it rose."""
+        own = self.broker_id, Holder(self.disk_id, log.end)
+        commit = commit_position(self.voters, holders(own, self.progress.items()), epoch=self.epoch, log=log, commit=self.commit)
+        if commit == self.commit:
+            return False
+        self.commit, self.began = commit, True
+        return True
+
+    def confirmed(self, rounds: int) -> bool:
+        """Whether a majority has answered a round begun after so many: nobody else led when that began."""
+        return self._majority({broker for broker, heard in self.heard.items() if heard.round > rounds})
+
+    def has_lease(self, now: float) -> bool:
+        """Whether a majority has answered something asked within the lease."""
+        return self._majority({broker for broker, heard in self.heard.items() if heard.asked_at > now - LEASE_SECONDS})
+
+    def _majority(self, brokers: set[int]) -> bool:
+        answers = {broker: self.heard[broker].disk_id for broker in brokers if counts(self.voters, broker, self.heard[broker].disk_id)}
+        return has_majority(self.voters, {**answers, self.broker_id: self.disk_id})

@@ -1,0 +1,114 @@
+"""A replica's side of replication: takes what a leader sends, one transaction a partition, and answers when it is on disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+
+from db.log_store import HeldLog, LogStore
+from db.replication import AppendPlan, AppendReply, ReplicaState, plan_append
+from myqueue.errors import BadRequestError, LogFaultError, MyQueueError, UnknownPartitionError
+from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.names import check_topic_name
+from myqueue.protocol.types import PartitionId
+from myqueue.service.wakeups import Wakeups
+
+from .core.appends import Append
+
+LOCK_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Follower:
+    """Safe to share between threads.
+
+    Args:
+        disk_id: tells this broker's disk.
+        stop_leading: called with an epoch that was promised, once that is on disk.
+    """
+
+    def __init__(self, store: LogStore, wakeups: Wakeups, *, disk_id: Callable[[], str], stop_leading: Callable[[PartitionId, int], None]) -> None:
+        self._store, self._wakeups, self._disk_id, self._stop_leading = store, wakeups, disk_id, stop_leading
+
+    def take(self, appends: Sequence[Append]) -> list[AppendReply | MyQueueError]:
+        """An answer for each; one that fails does not keep the others from being stored."""
+        return [self._answer(append) for append in appends]
+
+    def _answer(self, append: Append) -> AppendReply | MyQueueError:
+        try:
+            try:
+                return self._take(append)
+            except UnknownPartitionError:
+                self._create(append)
+                return self._take(append)
+        except LogFaultError as error:
+            self._record_fault(append.partition, error)
+            return error
+        except MyQueueError as error:
+            return error
+
+    def _create(self, append: Append) -> None:
+        """A new replica: the leader says what it is."""
+        if not append.introduction:
+            raise UnknownPartitionError(f"partition {append.partition} is not held here")
+        try:
+            told = json.loads(append.introduction)
+            topic, config = check_topic_name(told["topic"]), dict(told["config"])
+        except (ValueError, TypeError, KeyError):
+            raise BadRequestError("an introduction says topic and config") from None
+        self._store.create(append.partition, topic=topic, config=config)
+
+    def _take(self, append: Append) -> AppendReply:
+        partition, plan, notice = append.partition, None, None
+        with self._store.locked(partition, lock_timeout_seconds=LOCK_SECONDS) as held:
+            head = held.head
+            if head.fault is not None:
+                raise LogFaultError(head.fault)
+            state = ReplicaState(head.promised_epoch, head.commit_lsn, self._disk_id(), head.leader_epoch, head.seeding_until)
+            plan = plan_append(state, held.log, append.request)
+            if plan.promise is None and plan.delete_from is None and not plan.insert:
+                notice = None if plan.commit is None else (plan.commit, held.offset_at(plan.commit))
+            else:
+                _write(held, plan)
+        if notice is not None:
+            self._store.advance(partition, *notice)  # a lower bound, not worth a wait for the disk
+        if plan.promise is not None:
+            self._stop_leading(partition, plan.promise)
+        if plan.commit is not None:
+            self._wakeups.wake(partition)
+        return plan.reply
+
+    def _record_fault(self, partition: PartitionId, error: LogFaultError) -> None:
+        """What contradicts what was agreed is served no more; everything else stays as it is."""
+        _log.error("partition %s is not served any more: %s", partition, error.message)
+        try:
+            with self._store.locked(partition) as held:
+                if held.head.fault is None:
+                    held.set_fault(error.message)
+        except MyQueueError as failure:
+            _log.error("the fault of partition %s could not be recorded: %s", partition, failure.message)
+
+
+def _write(held: HeldLog, plan: AppendPlan) -> None:
+    """Carry out what was decided, in its order."""
+    if plan.promise is not None:
+        held.promise(plan.promise)
+    if plan.delete_from is not None:
+        held.truncate(plan.delete_from)
+    if plan.commit is not None:
+        held.raise_commit(plan.commit, _offset_at(held, plan))
+    if plan.insert:
+        held.append(plan.insert, end_of(plan.insert[-1]))  # type: ignore[arg-type]
+
+
+def _offset_at(held: HeldLog, plan: AppendPlan) -> int:
+    assert plan.commit is not None
+    place = plan.commit - 1 - plan.insert_at
+    return end_of(plan.insert[place]).offset if plan.insert and place >= 0 else held.offset_at(plan.commit)  # type: ignore[arg-type]
+
+
+def end_of(entry: LogEntry) -> LogEnd:
+    """Where a log ends whose last entry this is."""
+    head = entry.head
+    return LogEnd(head.lsn + 1, head.base_offset + head.record_count, head.epoch, entry.chain, head.append_time)

@@ -1,0 +1,420 @@
+"""Sends what this process's leaders wrote to the other replicas, counts who has it on disk, and tells who waits for the commit.
+
+A few threads share the work: each takes a follower with the partitions that it lacks something of, sends one request for all of them, and
+takes in the answers. A partition is under way to a follower once at a time. Without traffic nothing is sent, but for the commit
+position that idle followers are told a moment later.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from db.log_store import Head, LogStore
+from db.replication import AppendReply, AppendRequest
+from myqueue.clock import Clock
+from myqueue.errors import MyQueueError, NotLeaderError, OutcomeUnknownError, UnavailableError
+from myqueue.protocol import routes
+from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.types import PartitionId
+from myqueue.service.wakeups import Wakeups
+
+from .core import appends
+from .core.appends import Append
+from .core.leading import Leading
+from .core.replica import is_leading
+from .leader_log import LeaderLog
+from .peers import Peers
+
+REQUEST_BYTES = 1 << 20  # entries of one partition in one request
+PARTITIONS_MAX = 64  # in one request
+UNDER_WAY_MAX = 2  # requests to one follower
+BACKOFF_SECONDS, BACKOFF_MAX_SECONDS = 0.05, 1.0
+COMMIT_NOTICE_SECONDS = 0.05  # how soon an idle follower learns the commit position
+MAJORITY_SECONDS = 1.0  # how long a write waits for a majority that was silent
+IDLE_SECONDS = 0.5
+_log = logging.getLogger(__name__)
+Told = Callable[[MyQueueError | None], None]  # None: committed
+
+
+@dataclass(slots=True)
+class _Waiting:
+    position: int  # a border: committed up to here
+    confirm: int | None  # and a round begun after so many was answered by a majority
+    told: Told
+
+
+@dataclass(slots=True)
+class _Led:
+    """A leadership of this process. Its lock guards everything in it."""
+
+    leading: Leading
+    log: LeaderLog
+    lock: threading.Condition = field(default_factory=threading.Condition)
+    waiting: list[_Waiting] = field(default_factory=list)
+    told_commit: dict[int, int] = field(default_factory=dict)  # follower -> the commit position it was sent last
+    recorded: int = 0  # the commit position in the database
+    is_ready: bool = False  # something of this leadership is committed, and the database says so
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    partition: PartitionId
+    led: _Led
+    append: Append
+    from_memory: bool
+
+
+class Replicator:
+    """Safe to share between threads.
+
+    Args:
+        identity: this broker's id and disk.
+        introduce: a topic's name and config, for a replica that is new.
+    """
+
+    def __init__(self, store: LogStore, peers: Peers, wakeups: Wakeups, clock: Clock, *, identity: Callable[[], tuple[int, str]],
+                 introduce: Callable[[int], Mapping[str, object]]) -> None:
+        self._store, self._peers, self._wakeups, self._clock, self._identity, self._introduce = store, peers, wakeups, clock, identity, introduce
+        self._led: dict[PartitionId, _Led] = {}
+        self._changed = threading.Condition()
+        # Guarded by the condition: what to send to whom, and from when on.
+        self._due: dict[int, dict[PartitionId, float]] = {}
+        self._in_flight: dict[int, set[PartitionId]] = {}
+        self._requests: Counter[int] = Counter()
+        self._not_before: dict[int, float] = {}
+        self._failures: Counter[int] = Counter()
+
+    # --- leaderships ---
+
+    def lead(self, partition: PartitionId, head: Head) -> None:
+        """This broker leads the partition, as its head row says; what is known already of this leadership is kept."""
+        with self._changed:
+            known = self._led.get(partition)
+            if known is not None and known.leading.epoch == head.leader_epoch and not known.is_over:
+                led = known
+            else:
+                led = self._led[partition] = self._begin(partition, head)
+        if known is not None and known is not led:
+            self._end(known)
+        with led.lock:
+            if tuple(head.learners) != led.leading.learners:
+                led.leading.set_learners(head.learners)
+            led.log.extend((), head.end)
+        self._push(partition, led)
+        self._advance(partition, led)
+
+    def _begin(self, partition: PartitionId, head: Head) -> _Led:
+        broker_id, disk_id = self._identity()
+        began = head.commit_lsn == head.end.lsn and head.end.epoch == head.leader_epoch
+        leading = Leading(head.leader_epoch, head.voters, head.learners, broker_id=broker_id, disk_id=disk_id, end=head.end.lsn,
+                          commit=head.commit_lsn, began=began)
+        return _Led(leading, LeaderLog(self._store, partition, head), recorded=head.commit_lsn, is_ready=began)
+
+    def stop_leading(self, partition: PartitionId, epoch: int) -> None:
+        """A higher epoch than that of our leadership was promised: what waits for a commit has an unknown outcome."""
+        with self._changed:
+            led = self._led.get(partition)
+            if led is None or led.leading.epoch >= epoch:
+                return
+            del self._led[partition]
+        self._end(led)
+
+    def forget(self, partitions: Sequence[PartitionId]) -> None:
+        """These are not held any more."""
+        with self._changed:
+            over = [led for led in (self._led.pop(partition, None) for partition in partitions) if led is not None]
+        for led in over:
+            self._end(led)
+
+    @staticmethod
+    def _end(led: _Led) -> None:
+        with led.lock:
+            led.is_over = True
+            waiting, led.waiting = led.waiting, []
+            led.lock.notify_all()
+        for wait in waiting:
+            wait.told(OutcomeUnknownError("the leadership was lost before a majority had it"))
+
+    # --- what writers and readers ask ---
+
+    def stored(self, partition: PartitionId, epoch: int, entries: Sequence[LogEntry], end: LogEnd) -> None:
+        """These entries are on this disk. Raises NotLeaderError where this process does not know the leadership (any more)."""
+        led = self._of(partition, epoch)
+        with led.lock:
+            led.log.extend(entries, end)
+        self._push(partition, led)
+        self._advance(partition, led)
+
+    def when_committed(self, partition: PartitionId, epoch: int, position: int, told: Told, *, confirm: bool = False) -> None:
+        """Call ``told`` once everything below ``position`` is committed, or with OutcomeUnknownError when the leadership is lost.
+
+        With ``confirm`` also only after a majority has answered a round that began after this call: nobody else led then.
+        """
+        led = self._of(partition, epoch)
+        with led.lock:
+            wait = _Waiting(position, led.leading.rounds if confirm else None, told)
+            if not led.is_over and not self._is_done(led, wait):
+                led.waiting.append(wait)
+                wait = None
+            over = led.is_over
+        if wait is not None:
+            wait.told(OutcomeUnknownError("the leadership was lost before a majority had it") if over else None)
+        elif confirm:
+            self._push(partition, led, anyway=True)
+
+    def require_majority(self, partition: PartitionId, stopping: threading.Event) -> None:
+        """Before something is appended: a majority has answered within the lease, or does so within a second.
+
+        Raises:
+            UnavailableError: it is silent; nothing was done.
+        """
+        led = self._led.get(partition)
+        if led is None:
+            return  # the head row decides whether this broker leads
+        self._wait_for(partition, led, lambda: led.leading.has_lease(self._clock.monotonic()), stopping, "does not answer")
+
+    def require_marker(self, partition: PartitionId, stopping: threading.Event) -> None:
+        """Before something is read for a decision: something of this leadership is committed, and so all that was before it.
+
+        Raises:
+            UnavailableError: not within a second; nothing was done.
+        """
+        led = self._led.get(partition)
+        if led is not None and not led.is_ready:
+            self._wait_for(partition, led, lambda: led.is_ready, stopping, "has not taken the leadership's first entry")
+
+    def _wait_for(self, partition: PartitionId, led: _Led, done: Callable[[], bool], stopping: threading.Event, trouble: str) -> None:
+        with led.lock:
+            if done():
+                return
+        self._push(partition, led, anyway=True)
+        with led.lock:
+            if not led.lock.wait_for(lambda: done() or led.is_over or stopping.is_set(), MAJORITY_SECONDS) or not done():
+                raise UnavailableError(f"a majority of the replicas of partition {partition.partition} {trouble}; nothing was done",
+                                       component="replicas", voters=sorted(led.leading.voters))
+
+    def knows(self, partition: PartitionId, epoch: int) -> bool:
+        """Whether this process replicates the partition in this epoch."""
+        led = self._led.get(partition)
+        return led is not None and led.leading.epoch == epoch and not led.is_over
+
+    def is_ready(self, partition: PartitionId) -> bool:
+        """Whether something of our leadership is committed, so that the commit position here is not behind what was ever told."""
+        led = self._led.get(partition)
+        return led is not None and led.is_ready and not led.is_over
+
+    def status(self, partition: PartitionId) -> dict[str, object] | None:
+        """The leader's view of its followers; None where this process does not lead."""
+        led = self._led.get(partition)
+        if led is None:
+            return None
+        with led.lock:
+            leading, now = led.leading, self._clock.monotonic()
+            replicas = {str(broker): {"disk_id": progress.disk_id, "matched_lsn": progress.matched if progress.disk_id else None,
+                                      "counts": progress.counts, "disk_lost": progress.disk_lost,
+                                      "age_seconds": round(now - leading.heard[broker].asked_at, 3) if broker in leading.heard else None}
+                        for broker, progress in leading.progress.items()}
+            return {"epoch": leading.epoch, "commit_lsn": leading.commit, "committed_in_epoch": leading.began, "replicas": replicas}
+
+    def _of(self, partition: PartitionId, epoch: int) -> _Led:
+        led = self._led.get(partition)
+        if led is None or led.leading.epoch != epoch:
+            raise NotLeaderError("this broker does not lead the partition any more", epoch=epoch)
+        return led
+
+    # --- what is due ---
+
+    def _push(self, partition: PartitionId, led: _Led, *, anyway: bool = False, delay_seconds: float = 0.0) -> None:
+        """Have sent what followers lack; with ``anyway`` an empty append where they lack nothing."""
+        with led.lock:
+            leading = led.leading
+            if led.is_over:
+                return
+            targets = [broker for broker in leading.followers if anyway or leading.lacks(broker, led.log.end)]
+        self._mark(partition, targets, delay_seconds)
+
+    def _mark(self, partition: PartitionId, followers: Sequence[int], delay_seconds: float = 0.0) -> None:
+        at = self._clock.monotonic() + delay_seconds
+        with self._changed:
+            for follower in followers:
+                due = self._due.setdefault(follower, {})
+                due[partition] = min(at, due.get(partition, at))
+            if followers:
+                self._changed.notify_all()
+
+    def run(self, stopping: threading.Event) -> None:
+        """Send until told to stop. Run it in several threads."""
+        while not stopping.is_set():
+            taken = self._take()
+            if taken is not None:
+                self._exchange(*taken)
+
+    def _take(self) -> tuple[int, list[PartitionId]] | None:
+        with self._changed:
+            now = self._clock.monotonic()
+            wake = now + IDLE_SECONDS
+            for follower, due in self._due.items():
+                if not due or self._requests[follower] >= UNDER_WAY_MAX:
+                    continue
+                not_before = self._not_before.get(follower, 0.0)
+                in_flight = self._in_flight.setdefault(follower, set())
+                ready = [partition for partition, at in due.items() if max(at, not_before) <= now and partition not in in_flight][:PARTITIONS_MAX]
+                if ready:
+                    for partition in ready:
+                        del due[partition]
+                    in_flight.update(ready)
+                    self._requests[follower] += 1
+                    return follower, ready
+                wake = min([wake, *(max(at, not_before) for partition, at in due.items() if partition not in in_flight)])
+            self._changed.wait(max(0.0, wake - now))
+            return None
+
+    def _exchange(self, follower: int, partitions: list[PartitionId]) -> None:
+        asked_at = self._clock.monotonic()
+        sent: list[_Sent] = []
+        try:
+            for partition in partitions:
+                one = self._request(follower, partition)
+                if one is not None:
+                    sent.append(one)
+            replies = self._send(follower, sent) if sent else []
+            error = None
+        except MyQueueError as failure:
+            replies, error = [], failure
+        with self._changed:
+            self._requests[follower] -= 1
+            self._in_flight[follower].difference_update(partitions)
+            if error is None:
+                if self._failures.pop(follower, 0):
+                    _log.info("broker %d answers again", follower)
+                self._not_before.pop(follower, None)
+            else:
+                self._failed(follower, error)
+                due = self._due.setdefault(follower, {})
+                for partition in partitions:
+                    due.setdefault(partition, asked_at)
+            self._changed.notify_all()
+        seconds = self._clock.monotonic() - asked_at
+        for one, reply in zip(sent, replies, strict=False):
+            try:
+                self._land(follower, one, reply, asked_at, seconds)
+            except MyQueueError as error:
+                _log.warning("partition %s: an answer of broker %d could not be used: %s", one.partition, follower, error.message)
+                self._mark(one.partition, [follower], BACKOFF_MAX_SECONDS)
+
+    def _failed(self, follower: int, error: MyQueueError) -> None:
+        self._failures[follower] += 1
+        if self._failures[follower] == 1:
+            _log.warning("broker %d cannot be sent appends: %s", follower, error.message, extra={"code": error.code})
+        delay = min(BACKOFF_MAX_SECONDS, BACKOFF_SECONDS * 2 ** min(10, self._failures[follower] - 1))
+        self._not_before[follower] = self._clock.monotonic() + delay
+
+    def _request(self, follower: int, partition: PartitionId) -> _Sent | None:
+        led = self._led.get(partition)
+        if led is None:
+            return None
+        with led.lock:
+            leading, log = led.leading, led.log
+            if led.is_over or follower not in leading.progress:
+                return None
+            position = max(leading.progress[follower].next, log.start)
+            entries, from_memory = log.between(position, log.end, bytes_max=REQUEST_BYTES) if position < log.end else ((), True)
+            plan = leading.plan(follower, log, entries_max=max(1, len(entries)), end=position + len(entries))
+            if plan is None:
+                _log.error("broker %d is behind the start of partition %s and has to be made anew", follower, partition)
+                return None
+            if plan.end != position + len(entries):  # cut at a request's border, or raised to the end of a request that is longer
+                entries, from_memory = log.between(plan.position, plan.end, bytes_max=1 << 40)
+            request = AppendRequest(leading.epoch, plan.position, plan.prev_epoch, tuple(entries), leading.commit, leading.begin_round())
+            led.told_commit[follower] = leading.commit
+            is_new = leading.progress[follower].disk_id is None
+        introduction = json.dumps(self._introduce(partition.topic_id)).encode() if is_new else b""
+        return _Sent(partition, led, Append(partition, request, introduction), from_memory)
+
+    def _send(self, follower: int, sent: Sequence[_Sent]) -> list[AppendReply | MyQueueError]:
+        body = appends.encode(one.append for one in sent)
+        answer = self._peers.post(follower, routes.I_APPEND, body, appends.APPENDS_TYPE).json()
+        try:
+            replies = [None if "error" in one else appends.reply_from_json(one) for one in answer["replies"]]
+            problems = [one["error"] for one in answer["replies"] if "error" in one]
+        except (LookupError, TypeError, ValueError) as error:
+            raise UnavailableError(f"broker {follower} gave an answer that cannot be understood") from error
+        if problems:
+            _log.info("broker %d did not take %d append(s): %s", follower, len(problems), str(problems[0])[:200])
+        return [reply if reply is not None else UnavailableError("not taken") for reply in replies]
+
+    # --- answers ---
+
+    def _land(self, follower: int, sent: _Sent, reply: AppendReply | MyQueueError, asked_at: float, seconds: float) -> None:
+        led, partition = sent.led, sent.partition
+        if isinstance(reply, MyQueueError):
+            self._mark(partition, [follower], BACKOFF_MAX_SECONDS / 2)
+            return
+        if reply.epoch > led.leading.epoch:
+            self._lost(partition, led, reply.epoch)
+            return
+        with led.lock:
+            led.leading.learn(follower, reply, led.log, asked_at=asked_at)
+            behind = led.leading.lacks(follower, led.log.end)
+            refused = reply.matched is None
+            led.log.release(min((progress.next for progress in led.leading.progress.values()), default=led.log.end) - 1)
+            led.lock.notify_all()
+        self._advance(partition, led)
+        if behind:
+            # Catching up from the database leaves half of the time to producers; a refusal that repeats itself is no busy loop.
+            self._mark(partition, [follower], seconds if not sent.from_memory else BACKOFF_SECONDS if refused else 0.0)
+
+    def _lost(self, partition: PartitionId, led: _Led, epoch: int) -> None:
+        """Somebody promised a higher epoch: so do we, and lead no longer."""
+        with self._store.locked(partition) as held:
+            if held.head.promised_epoch < epoch:
+                held.promise(epoch)
+        _log.warning("partition %s: epoch %d is promised elsewhere, the leadership of epoch %d ends", partition, epoch, led.leading.epoch)
+        self.stop_leading(partition, epoch)
+
+    def _advance(self, partition: PartitionId, led: _Led) -> None:
+        """Record a commit position that rose, then tell who waits for it; idle followers learn it a moment later."""
+        with led.lock:
+            led.leading.advance(led.log)
+            commit = led.leading.commit
+            offset = led.log.offset_at(commit) if commit > led.recorded else 0
+        if commit > led.recorded:
+            try:
+                self._store.advance(partition, commit, offset)
+                led.recorded = max(led.recorded, commit)
+            except MyQueueError as error:  # a lower bound: the keeper records it later, and what is committed may be told
+                _log.warning("partition %s: the commit position is not recorded: %s", partition, error.message, extra={"code": error.code})
+            self._wakeups.wake(partition)
+        with led.lock:
+            if led.leading.began and led.recorded >= commit:
+                led.is_ready = True
+                led.lock.notify_all()
+            done = [wait for wait in led.waiting if self._is_done(led, wait)]
+            led.waiting = [wait for wait in led.waiting if wait not in done]
+            late = [broker for broker in led.leading.followers if led.told_commit.get(broker, -1) < commit]
+        for wait in done:
+            wait.told(None)
+        self._mark(partition, late, COMMIT_NOTICE_SECONDS)
+
+    @staticmethod
+    def _is_done(led: _Led, wait: _Waiting) -> bool:
+        return led.leading.commit >= wait.position and (wait.confirm is None or led.leading.confirmed(wait.confirm))
+
+    # --- the keeper ---
+
+    def look_around(self) -> None:
+        """Once in a while: every partition that this broker leads with others is known here, and what does not move is sent again; fold."""
+        for held in self._store.held():
+            head = held.head
+            if is_leading(head) and (len(head.voters) > 1 or head.learners):
+                self.lead(held.id, head)
+            elif held.id in self._led:
+                self.stop_leading(held.id, head.promised_epoch)
+            if head.applied_lsn < head.commit_lsn and head.seeding_until is None:
+                self._store.fold(held.id)
