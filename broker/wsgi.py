@@ -61,7 +61,8 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     replicator = Replicator(store, peers, wakeups, clock, identity=identity.pair, introduce=lambda topic_id: _introduction(store, topic_id))
     follower = Follower(store, wakeups, disk_id=lambda: identity.who().disk_id, stop_leading=replicator.stop_leading)
     service = BrokerService(store, wakeups, replicator, who=identity.who, clock=clock, stopping=lifecycle.stopping,
-                            queue_bytes_max=settings.queue_bytes_max, long_polls_max=settings.long_polls_max, timeout_seconds=settings.append_timeout_seconds)
+                            queue_bytes_max=settings.queue_bytes_max, long_polls_max=settings.long_polls_max,
+                            timeout_seconds=settings.append_timeout_seconds)
     directory = Directory(store, wakeups, describe_by(managers.get))
     host, port = settings.address
     heartbeat = Heartbeat(keeper, managers, {"host": host, "port": port, "database": database},

@@ -88,7 +88,7 @@ class Leading:
         if source not in self.progress or reply.epoch != self.epoch:
             return False
         before = self.heard.get(source)
-        if reply.matched is not None and (before is None or reply.round > before.round):
+        if reply.matched is not None and reply.counts and (before is None or reply.round > before.round):
             self.heard[source] = Heard(reply.round, asked_at, reply.disk_id)
         self.progress[source] = after_reply(self.progress[source], reply, epoch=self.epoch, rounds=self.rounds, log=log)
         return self.advance(log)

@@ -18,7 +18,8 @@ from db.memory_log import MemoryLogStore
 from db.postgres_log import PostgresLogStore
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
-from myqueue.protocol.entry import marker_entry, record_entries
+from myqueue.protocol.chain import GENESIS
+from myqueue.protocol.entry import LogEnd, marker_entry, record_entries
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
@@ -214,6 +215,137 @@ def test_a_promise_is_kept_and_changes_nothing_else(store: LogStore):
     with store.locked(PARTITION) as held:
         held.promise(7)
     assert store.head(PARTITION) == dataclasses.replace(before, promised_epoch=7)
+
+
+def texts(store: LogStore) -> list[bytes]:
+    return [value for _, value in values(store)]
+
+
+def two(first: bytes, second: bytes) -> list[Block]:
+    """The blocks of one request, two entries."""
+    return [*blocks(first), *blocks(second)]
+
+
+def lsns(store: LogStore, first: int, end: int, bytes_max: int = 1 << 20) -> list[int]:
+    return [entry.head.lsn for entry in store.entries(PARTITION, first, end, bytes_max=bytes_max)]
+
+
+def test_entries_come_as_they_were_stored(store: LogStore):
+    """Committed or not, every column, with a chain that follows; at least one whatever the bound."""
+    records = [Record(b"v", b"k", (("h", b"x"),), 5), Record(b"w")]
+    write(store, AppendRequest(record_blocks(records)), CommitRequest("#1", 1), committed=False)
+    found = store.entries(PARTITION, 0, 10, bytes_max=1 << 20)
+    chain = GENESIS
+    for entry in found:
+        chain = entry.chain_after(chain)
+        assert chain == entry.chain
+    assert chain == store.head(PARTITION).end.chain
+    assert lsns(store, 1, 2) == [1]
+    assert lsns(store, 1, 9, bytes_max=1) == [1]
+    assert lsns(store, 9, 12) == []
+    mark = store.mark(PARTITION, 1)
+    assert mark is not None
+    assert (mark.head, mark.chain) == (found[1].head, found[1].chain)
+    assert store.mark(PARTITION, 99) is None
+
+
+def test_a_tail_is_cut_off_and_the_log_goes_on(store: LogStore):
+    write(store, AppendRequest(blocks(b"a", b"b")))
+    before = store.head(PARTITION)
+    write(store, AppendRequest(blocks(b"lost")), CommitRequest("#1", 1), committed=False)
+    with store.locked(PARTITION) as held:
+        held.truncate(before.end.lsn)
+        assert held.head.end == before.end
+    assert store.head(PARTITION) == before
+    assert lsns(store, 0, 99) == list(range(before.end.lsn))
+    write(store, AppendRequest(blocks(b"c")))
+    assert texts(store) == [b"a", b"b", b"c"]
+
+
+def test_a_whole_log_may_be_cut_off(store: LogStore):
+    """Nothing was committed: what comes then begins at the start."""
+    other = PartitionId(PARTITION.topic_id, 9)
+    store.create(other, topic="t", config={})
+    entries, end = marker_entry(other, LogEnd(), epoch=1, append_time=100)
+    with store.locked(other) as held:
+        held.append(entries, end)
+    with store.locked(other) as held:
+        held.truncate(0)
+    with store.locked(other) as held:
+        assert held.head.end[:4] == LogEnd()[:4]
+        held.append(entries, end)
+    assert store.head(other).end == end
+
+
+def test_a_log_under_its_lock_is_read_by_position(store: LogStore):
+    write(store, AppendRequest(two(b"a", b"b")), AppendRequest(blocks(b"c")))
+    end = store.head(PARTITION).end
+    with store.locked(PARTITION) as held:
+        log = held.log
+        assert (log.start, log.start_epoch, log.start_chain, log.end) == (0, 0, GENESIS, end.lsn)
+        assert [log.epoch_at(at) for at in range(end.lsn)] == [1] * end.lsn
+        assert log.chain_at(end.lsn - 1) == end.chain
+        assert (log.first_position_of_epoch(1), log.first_position_of_epoch(2)) == (0, end.lsn)
+        assert [log.request_start(at) for at in range(end.lsn + 1)] == [0, 1, 1, 3, 4]
+        assert [held.offset_at(at) for at in range(end.lsn + 1)] == [0, 0, 1, 2, 3]
+
+
+def test_the_commit_position_rises_by_itself_and_never_falls(store: LogStore):
+    """Without the log's lock; what is committed is read, and folded when asked."""
+    start = store.head(PARTITION).commit_lsn
+    write(store, AppendRequest(blocks(b"a"), sequence(0)), CommitRequest("#1", 0), committed=False)
+    assert texts(store) == []
+    store.advance(PARTITION, start + 1, 1)
+    store.advance(PARTITION, start, 0)
+    head = store.head(PARTITION)
+    assert (head.commit_lsn, head.commit_offset, head.applied_lsn) == (start + 1, 1, start)
+    assert texts(store) == [b"a"]
+    assert store.fold(PARTITION) is False
+    assert (store.head(PARTITION).applied_lsn, store.consumer_offset(PARTITION, "#1")) == (start + 1, None)
+    store.advance(PARTITION, start + 2, 1)
+    assert store.fold(PARTITION) is False
+    assert store.consumer_offset(PARTITION, "#1") == 0
+    with store.locked(PARTITION, Wanted(producers=frozenset({sequence(0).producer_id}))) as held:
+        assert held.state.producers[sequence(0).producer_id].last_seq == 0
+
+
+def test_folding_takes_whole_requests_and_goes_on(store: LogStore):
+    """So many entries at a time, never a part of a request; the state is the one that folding at once gives."""
+    write(store, *(AppendRequest(two(b"a", b"b"), sequence(number)) for number in range(4)), committed=False)
+    head = store.head(PARTITION)
+    store.advance(PARTITION, head.end.lsn, head.end.offset)
+    positions = []
+    while store.fold(PARTITION, entries_max=3):
+        positions.append(store.head(PARTITION).applied_lsn)
+    assert [at - head.applied_lsn for at in positions] == [2, 4, 6]
+    assert store.head(PARTITION).applied_lsn == head.end.lsn
+    with store.locked(PARTITION, Wanted(producers=frozenset({sequence(0).producer_id}))) as held:
+        state = held.state.producers[sequence(0).producer_id]
+    assert [(request.seq, request.base_offset, request.record_count) for request in state.recent] == [(0, 0, 2), (1, 2, 2), (2, 4, 2), (3, 6, 2)]
+
+
+def test_learners_and_faults_are_kept(store: LogStore):
+    with store.locked(PARTITION) as held:
+        held.set_learners([4, 5])
+        held.set_fault("damaged")
+    head = store.head(PARTITION)
+    assert (tuple(head.learners), head.fault) == ((4, 5), "damaged")
+
+
+def test_one_replica_is_dropped_and_its_topic_stays(store: LogStore):
+    other = PartitionId(PARTITION.topic_id, 9)
+    begin(store, other)
+    write(store, AppendRequest(blocks(b"a")))
+    write(store, AppendRequest(blocks(b"b")), partition=other)
+    store.drop_partition(other)
+    store.drop_partition(other)
+    with pytest.raises(UnknownPartitionError):
+        store.head(other)
+    assert texts(store) == [b"a"]
+    assert store.topic(PARTITION.topic_id) == ("t", {})
+    assert store.topic(99) is None
+    begin(store, other)
+    assert store.head(other).end.lsn == 1
 
 
 def test_has_entry_tells_by_chain(store: LogStore):

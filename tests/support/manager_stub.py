@@ -20,6 +20,8 @@ class ManagerStub:
         self.heartbeats: list[dict[str, Any]] = []
         self.passed_on: list[tuple[str, bytes]] = []
         self.topics: dict[str, dict[str, Any]] = {}
+        self.broker_ids: dict[str, int] = {}  # by disk
+        self.brokers: dict[int, dict[str, Any]] = {}
         self.available = True
         self.url = ""
 
@@ -31,8 +33,13 @@ class ManagerStub:
         if not self.available:
             return 503, {"error": {"code": "unavailable", "message": "no write manager", "retriable": True, "outcome": "not_done", "details": {}}}
         if path == "/internal/brokers":
-            self.registrations.append(json.loads(body))
-            return 200, {"broker_id": 1, "cluster_id": CLUSTER_ID}
+            told = json.loads(body)
+            self.registrations.append(told)
+            broker_id = self.broker_ids.setdefault(told["disk_id"], len(self.broker_ids) + 1)
+            self.brokers[broker_id] = {"broker_id": broker_id, "host": told["host"], "port": told["port"]}
+            return 200, {"broker_id": broker_id, "cluster_id": CLUSTER_ID}
+        if method == "GET" and path.startswith("/v1/cluster"):
+            return 200, {"brokers": list(self.brokers.values())}
         if path == "/internal/heartbeats":
             self.heartbeats.append(json.loads(body))
             return 200, {"version": 1}

@@ -1,0 +1,178 @@
+"""A partition on three real brokers, each with its own database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from myqueue.protocol import routes
+from tests.support.replicas import Replicas, replicas
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def brokers(postgres) -> Iterator[Replicas]:
+    """Three brokers for the tests of this module: each uses a topic of its own."""
+    with replicas(postgres) as group:
+        yield group
+
+
+@pytest.fixture
+def group(brokers: Replicas) -> Replicas:
+    brokers.begin()
+    return brokers
+
+
+def test_what_is_acknowledged_is_on_every_replica_soon_and_equal(group: Replicas):
+    """The leader's log, byte for byte by its chain, with the folded state; a repeat of a sequence is answered with its first offset."""
+    for number in range(20):
+        assert group.send(f"m{number}", seq=number)["base_offset"] == number
+    assert group.send("m7 again", seq=7 + 8)["duplicate"] is True
+    status = group.wait_equal()
+    assert status["committed_in_epoch"] is True
+    assert [group.values(broker) for broker in (1, 2, 3)] == [[f"m{number}" for number in range(20)]] * 3
+    assert {one["matched_lsn"] for one in status["replicas"].values()} == {status["end_lsn"]}
+
+
+def test_nothing_acknowledged_is_lost_when_the_leader_dies(group: Replicas):
+    """The next leader has it, knows the producer's sequences and the consumer's offset, and goes on."""
+    for number in range(10):
+        group.send(f"m{number}", seq=number)
+    base = group.dequeue
+    assert group.brokers[1].call("POST", base, {"consumer": "#7", "request_id": "r"})["offset"] == 0
+    group.brokers[1].kill()
+    leader = group.elect(2, 3)
+    assert group.values(leader) == [f"m{number}" for number in range(10)]
+    assert group.send("m9 again", seq=9) | {"duplicate": True, "base_offset": 9} == group.send("m9 again", seq=9)
+    assert group.brokers[leader].call("POST", base, {"consumer": "#7", "request_id": "r"})["offset"] == 0
+    assert group.brokers[leader].call("POST", base, {"consumer": "#7"})["offset"] == 1
+    assert group.send("m10", seq=10)["base_offset"] == 10
+    group.start(1)
+    group.wait_equal()
+    assert group.values(1) == [f"m{number}" for number in range(11)]
+
+
+def test_without_a_majority_nothing_is_acknowledged_and_the_answer_comes_soon(group: Replicas):
+    """503 and not done within 3 s; when a follower is back, writes go on by themselves."""
+    group.send("before")
+    group.brokers[2].kill()
+    group.brokers[3].kill()
+    wait_until(lambda: max(one["age_seconds"] for one in group.status(1)["replicas"].values()) > 2.5, timeout_seconds=10, what="the lease to end")
+    refused = group.send("lost", status=503, timeout_seconds=3.0)
+    assert refused["error"]["outcome"] == "not_done"
+    assert group.values(1) == ["before"]
+    group.start(2)
+
+    def goes_on() -> bool:
+        answer = requests.post(group.brokers[1].url + group.records, json={"value": "after"}, timeout=15)
+        return answer.status_code == 200
+
+    wait_until(goes_on, timeout_seconds=10, what="writes to go on")
+    assert group.values(1)[:2] == ["before", "after"]
+
+
+def test_a_paused_leader_acknowledges_nothing_after_another_was_elected(group: Replicas):
+    """Its waiting and its late requests are lost to it: unknown or refused, never acknowledged; it then follows."""
+    group.send("first", seq=0)
+    old = group.brokers[1]
+    os.killpg(old.process.pid, signal.SIGSTOP)
+    answers: list[int] = []
+
+    def late() -> None:
+        answer = requests.post(old.url + group.records, json={"value": "late"}, timeout=30)
+        answers.append(answer.status_code)
+
+    sender = threading.Thread(target=late)
+    sender.start()
+    try:
+        leader = group.elect(2, 3)
+        group.send("second", seq=1)
+    finally:
+        os.killpg(old.process.pid, signal.SIGCONT)
+    sender.join(30)
+    assert answers == [503]
+    group.wait_equal()
+    assert group.values(leader) == group.values(1) == ["first", "second"]
+
+
+def test_two_dequeues_at_once_get_two_messages(group: Replicas):
+    for number in range(8):
+        group.send(f"m{number}")
+    offsets: list[int] = []
+
+    def dequeue() -> None:
+        answer = requests.post(group.brokers[1].url + group.dequeue, json={"consumer": "#7"}, timeout=15).json()
+        offsets.append(answer["offset"])
+
+    threads = [threading.Thread(target=dequeue) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(offsets) == list(range(8))
+    assert group.brokers[1].call("POST", group.dequeue, {"consumer": "#7"}) == {"empty": True}
+
+
+def test_a_follower_says_not_yet_above_what_it_knows(group: Replicas):
+    """Never that an offset is outside the log: only the leader knows where that ends. Writes are refused."""
+    group.send("m0")
+    group.wait_equal()
+    refused = group.brokers[2].call("GET", group.records, status=503, offset=5)
+    assert refused["error"]["code"] == "not_yet"
+    assert group.brokers[1].call("GET", group.records, status=416, offset=5)["error"]["details"]["latest"] == 1
+    assert group.send("x", to=2, status=503)["error"]["code"] == "not_leader"
+
+
+def test_a_learner_gets_the_log_and_does_not_count(brokers: Replicas):
+    """From one replica to two: the log goes to the learner, whose answers commit nothing until it is a voter."""
+    group = brokers
+    group.begin(voters=(1,))
+    for number in range(30):
+        group.send(f"m{number}")
+    answer = group.brokers[1].call("POST", routes.I_LEARNERS, {"learners": [group.item(learners=[2])]})["results"][0]
+    assert answer["ok"], answer
+    group.wait_equal((1, 2))
+    group.send("still alone")
+    group.wait_equal((1, 2))
+    group.voters = (1, 2)
+    group.elect(1, 2)
+    group.send("by both")
+    follower = 3 - group.leader
+    group.brokers[follower].kill()
+    wait_until(lambda: group.status(group.leader)["replicas"][str(follower)]["age_seconds"] > 2.5, timeout_seconds=10, what="the lease to end")
+    group.send("by one", status=503)
+
+
+def test_another_disk_under_a_voters_name_does_not_count(group: Replicas):
+    """Voters are named with their disks: answers of others are heard and change nothing."""
+    group.disks[3] = "00000000-0000-4000-8000-000000000000"
+    group.elect(1, 2)
+    group.send("by 1 and 2")
+    follower = 3 - group.leader
+    group.brokers[follower].kill()
+    wait_until(lambda: group.status(group.leader)["replicas"][str(follower)]["age_seconds"] > 2.5, timeout_seconds=10, what="the lease to end")
+    group.send("by 1 and a stranger", status=503)
+
+
+def test_an_uncommitted_tail_is_cut_off_where_another_log_won(group: Replicas):
+    """A leader without followers stores an entry that nobody acknowledged; when it comes back, its log is the new leader's."""
+    group.send("m0", seq=0)
+    group.wait_equal()
+    for broker in (2, 3):
+        group.brokers[broker].kill()
+    with pytest.raises(requests.Timeout):
+        requests.post(group.brokers[1].url + group.records, json={"value": "tail"}, timeout=1.0)
+    wait_until(lambda: group.status(1)["end_offset"] == 2, timeout_seconds=5, what="the tail to be stored")
+    group.brokers[1].kill()
+    for broker in (2, 3):
+        group.start(broker)
+    group.elect(2, 3)
+    group.send("m1", seq=1)
+    group.start(1)
+    group.wait_equal()
+    assert group.values(1) == group.values(2) == group.values(3) == ["m0", "m1"]
