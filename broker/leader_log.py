@@ -15,6 +15,7 @@ from .core.appends import entry_size
 RECENT_BYTES_MAX = 8 << 20  # of one partition; a follower further behind is served from the database
 MARKS_MAX = 64
 ENDS_MAX = 512
+READ_ENTRIES_MAX = 1_024
 
 
 class LeaderLog:
@@ -105,7 +106,7 @@ class LeaderLog:
 
     # --- entries ---
 
-    def between(self, first: int, end: int, *, bytes_max: int) -> tuple[Sequence[LogEntry], bool]:
+    def between(self, first: int, end: int, *, bytes_max: int, entries_max: int = READ_ENTRIES_MAX) -> tuple[Sequence[LogEntry], bool]:
         """Entries from ``first`` on below ``end``, as many as fit, at least one; and whether they came from memory."""
         if first >= self._recent_start:
             place = first - self._recent_start
@@ -116,4 +117,4 @@ class LeaderLog:
                     break
                 count += 1
             return self._recent[place:place + count], True
-        return self._store.entries(self._partition, first, end, bytes_max=bytes_max), False
+        return self._store.entries(self._partition, first, min(end, first + entries_max), bytes_max=bytes_max), False

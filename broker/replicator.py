@@ -330,7 +330,7 @@ class Replicator:
                 _log.error("broker %d is behind the start of partition %s and has to be made anew", follower, partition)
                 return None
             if plan.end != position + len(entries):  # cut at a request's border, or raised to the end of a request that is longer
-                entries, from_memory = log.between(plan.position, plan.end, bytes_max=1 << 40)
+                entries, from_memory = log.between(plan.position, plan.end, bytes_max=1 << 40, entries_max=plan.end - plan.position)
             request = AppendRequest(leading.epoch, plan.position, plan.prev_epoch, tuple(entries), leading.commit, leading.begin_round())
             led.told_commit[follower] = leading.commit
             is_new = leading.progress[follower].disk_id is None

@@ -179,10 +179,13 @@ class LogStore(Protocol):
         """Raise the commit position to a border of the log, without the log's lock and without waiting for the disk: it is a lower bound."""
 
     def fold(self, partition: PartitionId, *, entries_max: int = 2_000) -> bool:
-        """Fold what is committed and not folded, so many entries at most; whether something is left. Does not wait for the disk either."""
+        """Fold what is committed and not folded, about so many entries; whether something is left. Does not wait for the disk either."""
 
     def entries(self, partition: PartitionId, first: int, end: int, *, bytes_max: int) -> list[LogEntry]:
-        """Stored entries from lsn ``first`` to below ``end``, as many as fit, at least one if there is one. Committed or not."""
+        """Stored entries from lsn ``first`` to below ``end``, as many as fit, at least one if there is one. Committed or not.
+
+        The rows up to ``end`` are looked at, so that the caller bounds their number too.
+        """
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         """The entry at ``lsn`` without its columns; None where it is not held."""

@@ -134,7 +134,8 @@ class MemoryLogStore:
     def fold(self, partition: PartitionId, *, entries_max: int = 2_000) -> bool:
         log = self._log(partition)
         head = log.head
-        tail = [entry for entry in log.entries if head.applied_lsn <= entry.head.lsn < head.commit_lsn][:entries_max]
+        behind = [entry for entry in log.entries if head.applied_lsn <= entry.head.lsn < head.commit_lsn]
+        tail = behind[:max(entries_max, behind[0].request_count if behind else 0)]
         while tail and tail[-1].request_index != tail[-1].request_count - 1:
             tail.pop()
         if head.seeding_until is None and tail:

@@ -36,13 +36,13 @@ from myqueue.errors import (
     UnknownPartitionError,
 )
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, ENTRIES_MAGIC, decode_headers
-from myqueue.protocol.chain import NO_PRODUCER, OFFSET_COMMIT, RECORDS, EntryHead
 from myqueue.protocol.entry import LogEnd, LogEntry
-from myqueue.protocol.fold import LogState, OffsetCommit
+from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
-from . import consumers, producers, segments
+from . import consumers, folding, producers, segments
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
+from .folding import FROM_HEAD, WHERE_PARTITION
 from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
 from .sql_log import SqlLogView, find_mark
 
@@ -50,7 +50,6 @@ _log = logging.getLogger(__name__)
 COPY_CHUNK_BYTES = 1 << 20
 BLOCK_RECORDS_MAX = BLOCK_BYTES_MAX // 4  # each needs its length at least
 READ_RECORDS_MAX = 65_536
-ENTRIES_MAX = 4_096  # in one read for a follower
 _NAMES = ", ".join(f'"{name}"' for name in ENTRY_COLUMNS)
 _READ_NAMES = ", ".join(f'"{name}"' for name in READ_COLUMNS)
 _SIZE = " + ".join(f'coalesce(pg_column_size("{name}"), 0)' for name in ("keys", "values", "headers", "timestamps"))
@@ -59,16 +58,10 @@ HEAD = """p.promised_epoch, p.leader_epoch, p.voters, p.replication_factor, p.le
           p.end_lsn, p.end_offset, p.end_epoch, p.end_chain, p.last_append_time,
           c.commit_lsn, c.commit_offset, c.applied_lsn, p.seeding_until, p.fault"""
 HEAD_COLUMNS = 19
-FROM_HEAD = "FROM partition_state p JOIN partition_commit c USING (topic_id, partition)"
-WHERE_PARTITION = "WHERE p.topic_id = %(topic_id)s AND p.partition = %(partition)s"
 # The second SELECT has a snapshot taken after the lock was gained: it sees what the previous holder committed.
 LOCK = f"""BEGIN; SET LOCAL lock_timeout = %(lock_timeout_ms)s;
 SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE;
 SELECT {HEAD}, p.segment_id, (SELECT max(segment_id) FROM segment s WHERE s.topic_id = p.topic_id AND s.state = 'open'), """
-ABOVE_APPLIED = """SELECT * FROM (
-    SELECT topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
-           request_index, request_count, sum(record_count) OVER (PARTITION BY lsn - request_index), body
-    FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s) e WHERE request_index = 0 ORDER BY lsn"""
 HAS_ENTRY = "SELECT 1 FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn = %s AND chain = %s"
 SET_END = """UPDATE partition_state SET end_lsn = %s, end_offset = %s, end_epoch = %s, end_chain = %s, last_append_time = %s, segment_id = %s
              WHERE topic_id = %s AND partition = %s"""
@@ -84,7 +77,6 @@ WHERE topic_id = %s AND partition = %s; COMMIT"""
 FOLD = f"""BEGIN; SET LOCAL synchronous_commit = off;
 SELECT 1 FROM partition_commit c WHERE c.topic_id = %(topic_id)s AND c.partition = %(partition)s FOR UPDATE;
 SELECT c.applied_lsn, c.commit_lsn, p.seeding_until {FROM_HEAD} {WHERE_PARTITION}"""
-SET_APPLIED = "UPDATE partition_commit SET applied_lsn = %s WHERE topic_id = %s AND partition = %s"
 SET_LEARNERS = "UPDATE partition_state SET learners = %s WHERE topic_id = %s AND partition = %s"
 SET_FAULT = "UPDATE partition_state SET fault = %s WHERE topic_id = %s AND partition = %s"
 ENTRIES = f"""COPY (SELECT {_NAMES} FROM (SELECT *, sum({_SIZE} + 200) OVER (ORDER BY lsn) AS total FROM log_entry
@@ -124,15 +116,15 @@ class _Held:
         self._cursor, self._partition = cursor, partition
         self.head = _head(row)
         self._segment, self._open_segment = row[HEAD_COLUMNS:HEAD_COLUMNS + 2]
-        self.state = _state(row[HEAD_COLUMNS + 2:])
+        self.state = folding.state_of(row[HEAD_COLUMNS + 2:])
         self._statements: list[tuple[str, tuple[Any, ...]]] = []
         if self.head.applied_lsn < self.head.end.lsn and in_state:
             self._fold_above_applied()
 
     def _fold_above_applied(self) -> None:
         """Decisions see every entry, committed or not; the stored state only what is applied."""
-        self._cursor.execute(ABOVE_APPLIED, (*self._partition, self.head.applied_lsn, self.head.end.lsn))
-        for head, record_count, body in map(_request, self._cursor.fetchall()):
+        self._cursor.execute(folding.ABOVE_APPLIED, (*self._partition, self.head.applied_lsn, self.head.end.lsn))
+        for head, record_count, body in map(folding.request_of, self._cursor.fetchall()):
             self.state.fold(head, record_count, body)
 
     def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
@@ -260,7 +252,7 @@ class PostgresLogStore:
 
     def drop_partition(self, partition: PartitionId) -> None:
         with self.transaction() as cursor:
-            cursor.execute(f"SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE", _parameters(partition))
+            cursor.execute(f"SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE", folding.parameters(partition))
             for table in ("log_entry", "partition_commit", "replica_progress", "consumer_offset", "consumer_request", "producer_state",
                           "segment_start", "partition_state"):
                 cursor.execute(f"DELETE FROM {table} WHERE topic_id = %s AND partition = %s", partition)
@@ -278,7 +270,7 @@ class PostgresLogStore:
     def locked(self, partition: PartitionId, wanted: Wanted = NOTHING, *, lock_timeout_seconds: float = 5.0) -> Iterator[_Held]:
         with self._connection(self._writer) as connection, connection.cursor() as cursor:
             try:
-                cursor.execute(LOCK + _wanted_sql(wanted), _parameters(partition, wanted, lock_timeout_seconds))
+                cursor.execute(LOCK + folding.wanted_sql(wanted), folding.parameters(partition, wanted, lock_timeout_seconds))
                 row = cursor.fetchone()
                 if row is None:
                     raise UnknownPartitionError(f"partition {partition} is not held here")
@@ -318,10 +310,13 @@ class PostgresLogStore:
     def fold(self, partition: PartitionId, *, entries_max: int = 2_000) -> bool:
         with self._connection(self._writer) as connection, connection.cursor() as cursor:
             try:
-                cursor.execute(FOLD, _parameters(partition))
+                cursor.execute(FOLD, folding.parameters(partition))
                 applied, commit, seeding_until = _found(cursor.fetchone(), partition)
-                folded = applied if seeding_until is not None or applied >= commit else _fold(cursor, partition, applied,
-                                                                                             min(commit, applied + entries_max))
+                folded = applied
+                if seeding_until is None and applied < commit:
+                    folded = folding.fold(cursor, partition, applied, min(commit, applied + entries_max))
+                    if folded == applied:  # one request of more entries
+                        folded = folding.fold(cursor, partition, applied, commit)
                 cursor.execute("COMMIT")
             except BaseException as error:
                 _roll_back(cursor)
@@ -335,7 +330,7 @@ class PostgresLogStore:
     def entries(self, partition: PartitionId, first: int, end: int, *, bytes_max: int) -> list[LogEntry]:
         rows = io.BytesIO()
         with self._reading() as cursor:
-            cursor.copy_expert(cursor.mogrify(ENTRIES, (*partition, first, min(end, first + ENTRIES_MAX), bytes_max, first)), rows, COPY_CHUNK_BYTES)
+            cursor.copy_expert(cursor.mogrify(ENTRIES, (*partition, first, end, bytes_max, first)), rows, COPY_CHUNK_BYTES)
         return decode_rows(rows.getbuffer())
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
@@ -344,11 +339,11 @@ class PostgresLogStore:
 
     def head(self, partition: PartitionId) -> Head:
         with self._reading() as cursor:
-            cursor.execute(f"SELECT {HEAD} {FROM_HEAD} {WHERE_PARTITION}", _parameters(partition))
+            cursor.execute(f"SELECT {HEAD} {FROM_HEAD} {WHERE_PARTITION}", folding.parameters(partition))
             return _head(_found(cursor.fetchone(), partition))
 
     def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
-        parameters = _parameters(partition) | {"offset": offset, "bytes_max": bytes_max, "records_max": min(records_max, READ_RECORDS_MAX)}
+        parameters = folding.parameters(partition) | {"offset": offset, "bytes_max": bytes_max, "records_max": min(records_max, READ_RECORDS_MAX)}
         with self._reading() as cursor:
             cursor.execute(f"SELECT p.start_offset, c.commit_offset, p.promised_epoch, {SEGMENT_OF} {FROM_HEAD} {WHERE_PARTITION}", parameters)
             start, end, epoch, segment_id = _found(cursor.fetchone(), partition)
@@ -449,47 +444,6 @@ def _ours(error: psycopg2.Error) -> MyQueueError:
     return InternalError(f"the database refused a statement ({error.pgcode})")
 
 
-def _request(row: Sequence[Any]) -> tuple[EntryHead, int, bytes | None]:
-    """A row of ABOVE_APPLIED: the first entry's head, the records of the request, the body."""
-    *head, record_count, body = row
-    return EntryHead(*head), int(record_count), None if body is None else bytes(body)
-
-
-def _fold(cursor: Any, partition: PartitionId, applied: int, end: int) -> int:
-    """Fold the whole requests in [applied, end); up to where it came."""
-    cursor.execute(ABOVE_APPLIED, (*partition, applied, end))
-    requests = [one for one in map(_request, cursor.fetchall()) if one[0].lsn + one[0].request_count <= end]
-    if not requests:
-        return applied
-    wanted = touched(requests)
-    stored = LogState()
-    if wanted:
-        cursor.execute(f"SELECT {_wanted_sql(wanted)}", _parameters(partition, wanted))
-        stored = _state(cursor.fetchone())
-    state = stored.copy()
-    for head, record_count, body in requests:
-        state.fold(head, record_count, body)
-    changes = state.changed_since(stored)
-    folded = requests[-1][0].lsn + requests[-1][0].request_count
-    statements = [*producers.statements(partition, changes.producers), *consumers.statements(partition, changes.consumers, changes.requests),
-                  (SET_APPLIED, (folded, *partition))]
-    cursor.execute("; ".join(text for text, _ in statements), [value for _, values in statements for value in values])
-    return folded
-
-
-def _state(row: Sequence[Any]) -> LogState:
-    in_producers, in_consumers, in_requests = row
-    return LogState(producers.from_rows(in_producers), consumers.consumers_from_rows(in_consumers), consumers.requests_from_rows(in_requests))
-
-
-def touched(requests: Sequence[tuple[EntryHead, int, bytes | None]]) -> Wanted:
-    """Whose state these requests change."""
-    commits = [OffsetCommit.from_body(body) for head, _, body in requests if head.kind == OFFSET_COMMIT and body is not None]
-    return Wanted(frozenset(head.producer_id for head, _, _ in requests if head.kind == RECORDS and head.producer_id != NO_PRODUCER),
-                  frozenset(commit.consumer for commit in commits),
-                  frozenset((commit.consumer, commit.request_id) for commit in commits if commit.request_id is not None))
-
-
 def _found(row: Sequence[Any] | None, partition: PartitionId) -> Sequence[Any]:
     if row is None:
         raise UnknownPartitionError(f"partition {partition} is not held here")
@@ -503,15 +457,3 @@ def _head(row: Sequence[Any]) -> Head:
     return Head(promised, leader, {int(broker): disk for broker, disk in voters.items()}, factor, tuple(learners), start_lsn, start_offset,
                 start_epoch, bytes(start_chain),
                 LogEnd(end_lsn, end_offset, end_epoch, bytes(end_chain), append_time), commit_lsn, commit_offset, applied_lsn, seeding_until, fault)
-
-
-def _parameters(partition: PartitionId, wanted: Wanted = NOTHING, lock_timeout_seconds: float = 5.0) -> dict[str, Any]:
-    requests = list(wanted.requests)
-    return {"topic_id": partition.topic_id, "partition": partition.partition, "lock_timeout_ms": max(1, round(lock_timeout_seconds * 1_000)),
-            "producers": list(wanted.producers), "consumers": list(wanted.consumers),
-            "request_consumers": [consumer for consumer, _ in requests], "request_ids": [request_id for _, request_id in requests]}
-
-
-def _wanted_sql(wanted: Wanted) -> str:
-    return (f"{producers.SELECT if wanted.producers else 'NULL'}, {consumers.SELECT if wanted.consumers else 'NULL'}, "
-            f"{consumers.SELECT_REQUESTS if wanted.requests else 'NULL'} {FROM_HEAD} {WHERE_PARTITION}")
