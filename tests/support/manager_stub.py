@@ -15,7 +15,8 @@ CLUSTER_ID = "test-cluster"
 class ManagerStub:
     """What it was told, and what it answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, many: bool = False) -> None:
+        self.many = many  # every disk is another broker; otherwise all are broker 1
         self.registrations: list[dict[str, Any]] = []
         self.heartbeats: list[dict[str, Any]] = []
         self.passed_on: list[tuple[str, bytes]] = []
@@ -35,7 +36,7 @@ class ManagerStub:
         if path == "/internal/brokers":
             told = json.loads(body)
             self.registrations.append(told)
-            broker_id = self.broker_ids.setdefault(told["disk_id"], len(self.broker_ids) + 1)
+            broker_id = self.broker_ids.setdefault(told["disk_id"], len(self.broker_ids) + 1) if self.many else 1
             self.brokers[broker_id] = {"broker_id": broker_id, "host": told["host"], "port": told["port"]}
             return 200, {"broker_id": broker_id, "cluster_id": CLUSTER_ID}
         if method == "GET" and path.startswith("/v1/cluster"):
@@ -51,9 +52,9 @@ class ManagerStub:
 
 
 @contextmanager
-def manager_stub() -> Iterator[ManagerStub]:
+def manager_stub(*, many: bool = False) -> Iterator[ManagerStub]:
     """A stand-in that listens until the block ends."""
-    stub = ManagerStub()
+    stub = ManagerStub(many=many)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -86,7 +86,9 @@ class Replicas:
         return self.leader
 
     def status(self, broker_id: int) -> dict[str, Any]:
-        return self.brokers[broker_id].call("POST", routes.I_STATUS, {"partitions": [[self.topic_id, 0]]})["partitions"][0]
+        """How the partition is on a broker; empty where that does not hold it yet."""
+        held = self.brokers[broker_id].call("POST", routes.I_STATUS, {"partitions": [[self.topic_id, 0]]})["partitions"]
+        return held[0] if held else {}
 
     def send(self, value: str, *, seq: int | None = None, to: int | None = None, status: int = 200, timeout_seconds: float = 15.0) -> dict[str, Any]:
         """One message to the leader, or to a broker that may be none."""
@@ -108,7 +110,7 @@ class Replicas:
         names = ("end_lsn", "end_offset", "commit_lsn", "commit_offset", "applied_lsn")
 
         def equal() -> bool:
-            found = [[self.status(broker)[name] for name in names] for broker in brokers]
+            found = [[status.get(name) for name in names] for status in map(self.status, brokers)]
             return found[0][0] == found[0][2] == found[0][4] and all(one == found[0] for one in found)
 
         wait_until(equal, timeout_seconds=timeout_seconds, what="replicas to be equal")
@@ -130,7 +132,7 @@ def _give_identity(url: str) -> None:
 def replicas(postgres: Any, *, count: int = 3, started: int | None = None) -> Iterator[Replicas]:
     """Brokers with a database each; the first ``started`` of them run."""
     with ExitStack() as stack:
-        managers = stack.enter_context(manager_stub())
+        managers = stack.enter_context(manager_stub(many=True))
         group = Replicas(managers, [stack.enter_context(postgres.database("broker")) for _ in range(count)])
         for url in group.urls:
             _give_identity(url)
