@@ -15,11 +15,14 @@ from typing import Any
 from myqueue.errors import BadRequestError
 from myqueue.protocol.names import check_topic_name
 
+from .partition_fold import FACTOR_MAX, ITEMS
+
 Row = dict[str, Any]
 KEYS = {"cluster": (), "id_counter": ("kind",), "member": ("node_id",), "broker": ("broker_id",), "topic": ("topic_id",),
         "partition": ("topic_id", "partition"), "producer": ("producer_id", "topic_id"), "consumer": ("consumer_id", "topic_id")}
 OF_TOPIC = ("topic", "partition", "producer", "consumer")
 PARTITIONS_MAX = 10_000
+DEFAULT_FACTOR = 3
 SESSION_KEPT_ENTRIES, SESSION_CHECK_ENTRIES = 100_000, 1_000
 
 
@@ -111,37 +114,48 @@ class _Draft:
             raise NotApplicableError(f"no topic {name}")
         return topic
 
-    def leaders(self, live: Any, count: int) -> list[Row]:
-        """A broker per new partition: each time the live one that leads the fewest, the lowest id among equals."""
+    def takers(self, live: Any) -> dict[int, Row]:
+        """The brokers that new replicas may go to."""
         active = {row["broker_id"]: row for row in self.now.tables["broker"].values()
                   if row["status"] == "ACTIVE" and row["broker_id"] in (live or ())}
         if not active:
             raise NotApplicableError("no live broker")
-        led = dict.fromkeys(active, 0)
+        return active
+
+    def place(self, topic_id: int, first: int, count: int, active: Mapping[int, Row], factor: int) -> None:
+        """New partitions: led by who leads the fewest, the other replicas on who holds the fewest, the lowest id among equals."""
+        led, held = dict.fromkeys(active, 0), dict.fromkeys(active, 0)
         placed = [row for (table, _), row in self.put_rows.items() if table == "partition"]
         for row in [*self.now.tables["partition"].values(), *placed]:
-            if row["leader"] in led:
-                led[row["leader"]] += 1
-        chosen = []
-        for _ in range(count):
-            broker_id = min(led, key=lambda one: (led[one], one))
-            led[broker_id] += 1
-            chosen.append(active[broker_id])
-        return chosen
+            for broker_id in active:
+                led[broker_id] += row["leader"] == broker_id
+                held[broker_id] += str(broker_id) in row["voters"]
+        for partition in range(first, first + count):
+            leader = min(active, key=lambda one: (led[one], one))
+            others = sorted((one for one in active if one != leader), key=lambda one: (held[one], one))[:factor - 1]
+            led[leader] += 1
+            for broker_id in (leader, *others):
+                held[broker_id] += 1
+            self.put("partition", {"topic_id": topic_id, "partition": partition, "replication_factor": factor, "epoch": 1, "status": "ACTIVE",
+                                   "leader": leader, "voters": {str(one): active[one]["disk_id"] for one in (leader, *others)}, "learners": []})
 
-    def place(self, topic_id: int, first: int, brokers: list[Row], replication_factor: int) -> None:
-        for partition, broker in enumerate(brokers, first):
-            self.put("partition", {"topic_id": topic_id, "partition": partition, "replication_factor": replication_factor, "epoch": 1,
-                                   "status": "ACTIVE", "leader": broker["broker_id"],
-                                   "voters": {str(broker["broker_id"]): broker["disk_id"]}, "learners": []})
-
-    def create_topic(self, name: str, partitions: int, config: Row, command: Mapping[str, Any]) -> Row:
-        brokers = self.leaders(command.get("live_brokers"), partitions)
-        topic = {"topic_id": self.next_id("topic"), "name": name, "replication_factor": 1, "config": config,
+    def create_topic(self, name: str, partitions: int, factor: int | None, config: Row, command: Mapping[str, Any]) -> Row:
+        """Without a factor as many replicas as brokers are there, up to three."""
+        active = self.takers(command.get("live_brokers"))
+        factor = min(DEFAULT_FACTOR, len(active)) if factor is None else factor
+        if factor > len(active):
+            raise NotApplicableError("not so many brokers are alive")
+        topic = {"topic_id": self.next_id("topic"), "name": name, "replication_factor": factor, "config": config,
                  "created_at": command.get("created_at", 0)}
         self.put("topic", topic)
-        self.place(topic["topic_id"], 0, brokers, 1)
+        self.place(topic["topic_id"], 0, partitions, active, factor)
         return topic
+
+    def known_broker(self, broker_id: int) -> Row:
+        row = self.now.tables["broker"].get((broker_id,))
+        if row is None or row["status"] == "REMOVED":
+            raise NotApplicableError("no such broker")
+        return row
 
 
 def _noop(_draft: _Draft, _command: Mapping[str, Any]) -> None:
@@ -171,24 +185,49 @@ def _remove_member(draft: _Draft, command: Mapping[str, Any]) -> None:
 
 
 def _add_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
-    known = [row["broker_id"] for row in draft.now.tables["broker"].values() if row["disk_id"] == command["disk_id"]]
-    broker_id = known[0] if known else draft.next_id("broker")
-    draft.put("broker", {"broker_id": broker_id, "status": "ACTIVE", **{name: command[name] for name in ("disk_id", "host", "port", "database")}})
+    known = [row for row in draft.now.tables["broker"].values() if row["disk_id"] == command["disk_id"]]
+    broker_id = known[0]["broker_id"] if known else draft.next_id("broker")
+    status = "DRAINING" if known and known[0]["status"] == "DRAINING" else "ACTIVE"
+    draft.put("broker", {"broker_id": broker_id, "status": status, **{name: command[name] for name in ("disk_id", "host", "port", "database")}})
+
+
+def _replace_disk(draft: _Draft, command: Mapping[str, Any]) -> None:
+    row = draft.known_broker(command["broker_id"])
+    taken = any(one["disk_id"] == command["disk_id"] for one in draft.now.tables["broker"].values())
+    if row["disk_id"] != command["old_disk_id"] or taken:
+        raise NotApplicableError("another disk by now")
+    draft.put("broker", {**row, **{name: command[name] for name in ("disk_id", "host", "port", "database")}})
+
+
+def _drain_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
+    draft.put("broker", {**draft.known_broker(command["broker_id"]), "status": "DRAINING" if command.get("draining", True) else "ACTIVE"})
 
 
 def _remove_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
-    row = draft.now.tables["broker"].get((command["broker_id"],))
-    leads = any(one["leader"] == command["broker_id"] for one in draft.now.tables["partition"].values())
-    if row is None or row["status"] == "REMOVED" or leads:
-        raise NotApplicableError("no such broker, or it holds partitions")
+    row = draft.known_broker(command["broker_id"])
+    if any(str(command["broker_id"]) in one["voters"] for one in draft.now.tables["partition"].values()):
+        raise NotApplicableError("it holds partitions")
     draft.put("broker", {**row, "status": "REMOVED"})
 
 
 def _create_topic(draft: _Draft, command: Mapping[str, Any]) -> None:
+    if command.get("replication_factor", 1) != 1:
+        raise NotApplicableError("this command makes topics with one replica only")
+    _create(draft, command, 1)
+
+
+def _create_replicated_topic(draft: _Draft, command: Mapping[str, Any]) -> None:
+    factor = command.get("replication_factor")
+    if factor is not None and not 1 <= factor <= FACTOR_MAX:
+        raise NotApplicableError("bad factor")
+    _create(draft, command, factor)
+
+
+def _create(draft: _Draft, command: Mapping[str, Any], factor: int | None) -> None:
     name, partitions = check_topic_name(command["topic"]), command.get("partitions", 1)
-    if draft.topic(name) is not None or not 1 <= partitions <= PARTITIONS_MAX or command.get("replication_factor", 1) != 1:
+    if draft.topic(name) is not None or not 1 <= partitions <= PARTITIONS_MAX:
         raise NotApplicableError("exists, or bad numbers")
-    draft.create_topic(name, partitions, command.get("config", {}), command)
+    draft.create_topic(name, partitions, factor, command.get("config", {}), command)
 
 
 def _delete_topic(draft: _Draft, command: Mapping[str, Any]) -> None:
@@ -200,7 +239,18 @@ def _add_partition(draft: _Draft, command: Mapping[str, Any]) -> None:
     first = len(draft.now.partitions_of(topic["topic_id"]))
     if first >= PARTITIONS_MAX:
         raise NotApplicableError("too many partitions")
-    draft.place(topic["topic_id"], first, draft.leaders(command.get("live_brokers"), 1), topic["replication_factor"])
+    active = draft.takers(command.get("live_brokers"))
+    draft.place(topic["topic_id"], first, 1, active, topic["replication_factor"])
+
+
+def _partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
+    """Elections and learners: each item by itself."""
+    for item in command["items"]:
+        key = item["topic_id"], item["partition"]
+        row = draft.put_rows.get(("partition", key)) or draft.now.tables["partition"].get(key)
+        after = None if row is None else ITEMS[command["type"]](row, item, draft.now.tables["broker"])
+        if after is not None:
+            draft.put("partition", after)
 
 
 def _register_producers(draft: _Draft, command: Mapping[str, Any]) -> None:
@@ -209,7 +259,7 @@ def _register_producers(draft: _Draft, command: Mapping[str, Any]) -> None:
         if topic is None:
             if not command.get("create", True):
                 raise NotApplicableError(f"no topic {name}")
-            topic = draft.create_topic(name, 1, {}, command)
+            topic = draft.create_topic(name, 1, None if command.get("replicate", False) else 1, {}, command)
         draft.put("producer", {"producer_id": draft.next_id("producer"), "topic_id": topic["topic_id"], "created_at": command.get("created_at", 0)})
 
 
@@ -225,7 +275,8 @@ def _register_consumers(draft: _Draft, command: Mapping[str, Any]) -> None:
 HANDLERS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "noop": _noop, "init_cluster": _init_cluster, "set_member": _set_member, "remove_member": _remove_member,
     "disk_lost": _disk_lost,
-    "add_broker": _add_broker, "remove_broker": _remove_broker, "create_topic": _create_topic,
+    "add_broker": _add_broker, "remove_broker": _remove_broker, "replace_disk": _replace_disk, "drain_broker": _drain_broker,
+    "create_topic": _create_topic, "create_replicated_topic": _create_replicated_topic, **dict.fromkeys(ITEMS, _partitions),
     "delete_topic": _delete_topic, "add_partition": _add_partition, "register_producers": _register_producers,
     "register_consumers": _register_consumers,
 }
