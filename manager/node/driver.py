@@ -64,7 +64,7 @@ class Driver:
         self._round_due = self._look_due = self._repair_due = 0.0
         self._members_index = -1  # of the membership that the lanes reach
         self._read_asked = 0
-        self._disk_lost: str | None = None  # why another identity is to be taken
+        self._disk_lost: DiskLostError | None = None  # another identity is to be taken
         self.driving = threading.Event()  # this process holds the lock
         self.leading = threading.Event()  # … and this manager leads: other threads of the process watch these
         self._leaving = threading.Event()  # this process is about to end, and led
@@ -86,7 +86,7 @@ class Driver:
                     self._mailbox.forget()
                     self._seen = -1  # look again, whatever was asked for
                     self._tell_role()
-                    self._disk_lost = error.message if isinstance(error, DiskLostError) else self._disk_lost
+                    self._disk_lost = error if isinstance(error, DiskLostError) else self._disk_lost
                     level = logging.CRITICAL if isinstance(error, LogFaultError) else logging.WARNING
                     _log.log(level, "driver: %s", error.message, extra={"code": error.code})
                     stopping.wait(PAUSE_SECONDS / 2)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from db.replication import AppendReply, AppendRequest, Hint, Refusal
 from db.wal import WalEntry
 from manager.raft.life import LifeSign
-from manager.raft.messages import Append
+from manager.raft.messages import Append, seen_from_json
 from myqueue.errors import BadRequestError
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ def append_to_json(append: Append) -> dict[str, Any]:
     entries = [{"term": entry.term, "command": entry.command, "client_id": entry.client_id, "client_seq": entry.client_seq,
                 "chain": entry.chain.hex()} for entry in request.entries]  # type: ignore[attr-defined]
     return {"leader": append.leader, "term": request.epoch, "position": request.position, "prev_term": request.prev_epoch, "commit": request.commit,
-            "round": request.round, "entries": entries}
+            "round": request.round, "lives": dict(append.lives), "entries": entries}
 
 
 def append_from_json(body: Any) -> Append:
@@ -27,7 +27,7 @@ def append_from_json(body: Any) -> Append:
     return _checked(lambda: Append(_integer(body["leader"]), AppendRequest(
         epoch=_integer(body["term"]), position=_integer(body["position"]), prev_epoch=_integer(body["prev_term"]),
         entries=tuple(_entry(index, item) for index, item in enumerate(body["entries"], body["position"] + 1)),
-        commit=_integer(body["commit"]), round=_integer(body["round"]))))
+        commit=_integer(body["commit"]), round=_integer(body["round"])), seen_from_json(body["lives"])))
 
 
 def reply_to_json(reply: AppendReply) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def sign_to_json(sign: LifeSign) -> dict[str, Any]:
 def sign_from_json(body: Any) -> LifeSign:
     """Raises BadRequestError where it is none."""
     return _checked(lambda: LifeSign(_integer(body["node_id"]), str(body["disk_id"]), _integer(body["life"]),
-                                     {str(disk_id): _integer(life) for disk_id, life in body["seen"].items()}))
+                                     seen_from_json(body["seen"])))
 
 
 def _entry(index: int, item: Any) -> WalEntry:

@@ -127,17 +127,19 @@ class Wal:
                     rows.write_life(life, lives)
             return sign_of(rows.state)
 
-    def renew_disk(self, reason: str) -> None:
-        """Let this be another disk from now on. It keeps its log, and votes once it has caught up and was added again."""
+    def renew_disk(self, lost: DiskLostError) -> None:
+        """Let the disk that was found to be lost be another one from now on. It keeps its log, and has no vote until it was added again."""
         with self._store.locked() as rows:
-            _renew(rows, self._role, reason)
+            if rows.state.disk_id == lost.disk_id:
+                _renew(rows, self._role, lost.message)
 
     @contextmanager
     def _locked(self) -> Iterator[HeldWal]:
         """The lock. Raises DiskLostError where an older copy was put in the place of the database while this manager ran."""
         with self._store.locked() as rows:
             if rows.state.life < self._role.life:
-                raise DiskLostError(f"life number {rows.state.life} after {self._role.life}: an older copy of this manager's database was put back")
+                raise DiskLostError(f"life number {rows.state.life} after {self._role.life}: an older copy of this manager's database was put back",
+                                    disk_id=rows.state.disk_id)
             self._role.note_life(rows.state.life)
             yield rows
 
@@ -146,7 +148,15 @@ class Wal:
 
         Raises:
             LogFaultError: the request contradicts what was agreed; nothing was written.
+            DiskLostError: this is an older copy of the disk; it is another disk from now on.
         """
+        try:
+            return self._handle(request)
+        except DiskLostError as lost:
+            self.renew_disk(lost)
+            raise
+
+    def _handle(self, request: Request) -> Reply:
         with self.deciding() as desk:
             forgets = is_armed("vote_not_stored") and isinstance(request, VoteRequest)
             held = replace(desk.held, state=replace(desk.held.state, voted_for=None)) if forgets else desk.held

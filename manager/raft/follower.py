@@ -13,7 +13,7 @@ from manager.raft.life import is_copy
 from manager.raft.log import is_up_to_date
 from manager.raft.messages import Append, InstallSnapshot, Request, TimeoutNow, TimeoutNowReply, VoteReply, VoteRequest
 from manager.raft.state import Changes, Contact, Handled, Held, Install, TermVote
-from myqueue.errors import LogFaultError
+from myqueue.errors import DiskLostError, LogFaultError
 
 
 def handle(held: Held, request: Request, *, now: float, election_timeout_seconds: float) -> Handled:
@@ -24,7 +24,11 @@ def handle(held: Held, request: Request, *, now: float, election_timeout_seconds
 
     Raises:
         LogFaultError: the request contradicts what was agreed. Write nothing but the fault, and stop serving.
+        DiskLostError: this manager runs on an older copy of its disk. Write nothing but another identity; who asked hears that from the next answer.
     """
+    if isinstance(request, VoteRequest | Append) and is_copy(request.lives, held.state.disk_id, held.state.life):
+        raise DiskLostError(f"life number {request.lives[held.state.disk_id]} was seen of this disk, it has {held.state.life}: it is an older copy",
+                            disk_id=held.state.disk_id)
     if isinstance(request, VoteRequest):
         if request.pre:
             return plan_pre_vote(held, request, now=now, election_timeout_seconds=election_timeout_seconds)
@@ -73,8 +77,7 @@ def plan_install(held: Held, offer: InstallSnapshot, *, now: float) -> Handled:
     """
     state, log, start = held.state, held.log, offer.start
     if offer.term < state.current_term:
-        return Handled(Changes(), AppendReply(state.current_term, state.disk_id, start.position, offer.round, refusal=Refusal.STALE_EPOCH,
-                                              life=state.life))
+        return Handled(Changes(), AppendReply(state.current_term, state.disk_id, start.position, offer.round, refusal=Refusal.STALE_EPOCH))
     if state.leading and offer.term == state.current_term:
         raise LogFaultError(f"two leaders in term {offer.term}")
     install = Install(start, offer.state) if accepts_start(log, start) else None

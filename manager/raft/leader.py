@@ -81,7 +81,7 @@ class Leadership:
     heard: dict[int, Heard] = field(default_factory=dict)
     reads: list[WaitingRead] = field(default_factory=list)
     hand_over: HandOver | None = None
-    lost: set[str] = field(default_factory=set)  # disks that do not hold any more what they acknowledged in this term, or are older copies
+    lost: set[str] = field(default_factory=set)  # disks that do not hold any more what they acknowledged in this term
 
     def follow_membership(self, held: Held) -> None:
         """Know exactly the other members."""
@@ -186,7 +186,7 @@ class Leadership:
         return self._envelope(held, node, AppendRequest(self.term, position, epoch_before(held.log, position), (), commit, self.round))
 
     def _envelope(self, held: Held, node: int, request: AppendRequest) -> Envelope:
-        return Envelope(held.state.node_id, node, Append(held.state.node_id, request))
+        return Envelope(held.state.node_id, node, Append(held.state.node_id, request, held.state.lives))
 
     def _has_news(self, peer: Peer, log: LogView, commit: int) -> bool:
         return peer.progress.next < log.end or peer.sent_commit < commit

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from db.wal import Command, RaftState
-from manager.raft.membership import DISK_LOST
+from manager.raft.membership import DISK_LOST, Membership
 
 Seen = Mapping[str, int]  # disk identity -> the highest life number that it has shown
 
@@ -35,6 +35,12 @@ def is_copy(seen: Seen, disk_id: str, life: int) -> bool:
 def loses_disk(command: Command, state: RaftState) -> bool:
     """Whether a committed command says that this manager's present disk is lost: who applies it takes a new identity in the same transaction."""
     return command.get("type") == DISK_LOST and (command["node_id"], command["disk_id"]) == (state.node_id, state.disk_id)
+
+
+def is_registered_lost(membership: Membership, node_id: int) -> bool:
+    """Whether this membership says that the disk of a manager was lost: who takes it as a state, and not as entries, takes a new identity too."""
+    member = membership.members.get(node_id)
+    return member is not None and member.disk_id is None
 
 
 def sign_of(state: RaftState) -> LifeSign:
@@ -60,10 +66,11 @@ def plan_life(state: RaftState, shown: Seen, *, disks: Collection[str]) -> tuple
     """This manager's next life number and what it has seen, to be written together.
 
     Args:
-        shown: what other managers' signs have proved since the last time; the own number among it means that it is on their disk.
+        shown: what other managers' signs have proved since the last time; the own number among it means that it is on their disk, a higher
+            one that this is an older copy, which raises nothing.
         disks: those of the members. What others show is forgotten, as it counts for nothing.
     """
-    acknowledged = shown.get(state.disk_id, 0)
+    acknowledged = shown.get(state.disk_id, -1)
     seen = highest({disk_id: life for disk_id, life in state.lives.items() if disk_id in disks},
                    {disk_id: life for disk_id, life in shown.items() if disk_id in disks and disk_id != state.disk_id})
-    return state.life + (state.life <= acknowledged), seen
+    return state.life + (state.life == acknowledged), seen

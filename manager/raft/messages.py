@@ -6,10 +6,11 @@ Data from outside that does not fit is a BadRequestError.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from db.replication import AppendReply, AppendRequest, OfferedStart
+from manager.raft.life import Seen
 from myqueue.errors import BadRequestError
 from myqueue.protocol.chain import CHAIN_BYTES
 
@@ -28,6 +29,7 @@ class VoteRequest:
     pre: bool = False
     disk_id: str = ""  # the candidate's
     life: int = 0
+    lives: Seen = field(default_factory=dict, hash=False)  # what the candidate has seen of others, the voter among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Append:
 
     leader: int
     request: AppendRequest
+    lives: Seen = field(default_factory=dict, hash=False)  # what the leader has seen of others, the follower among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def vote_from_json(body: Any) -> VoteRequest:
     """Raises BadRequestError where it is none."""
     return _checked(lambda: VoteRequest(term=_natural(body["term"]), candidate=_natural(body["candidate"]), last_term=_natural(body["last_term"]),
                                         last_index=_natural(body["last_index"]), pre=_truth(body["pre"]),
-                                        disk_id=str(body["disk_id"]), life=_natural(body["life"])))
+                                        disk_id=str(body["disk_id"]), life=_natural(body["life"]), lives=seen_from_json(body["lives"])))
 
 
 def vote_reply_to_json(reply: VoteReply) -> Json:
@@ -139,6 +142,11 @@ def snapshot_from_json(body: Any) -> InstallSnapshot:
     return _checked(lambda: InstallSnapshot(
         term=_natural(body["term"]), leader=_natural(body["leader"]), state=body["state"], round=_natural(body["round"]),
         start=OfferedStart(_natural(body["index"]), _natural(body["index_term"]), _chain(body["chain"]))))
+
+
+def seen_from_json(body: Any) -> dict[str, int]:
+    """Life numbers by disk; to be called where errors of form are caught."""
+    return {str(disk_id): _natural(life) for disk_id, life in dict(body).items()}
 
 
 def _checked(read: Callable[[], T]) -> T:

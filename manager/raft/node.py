@@ -85,7 +85,6 @@ class Node:
         self._changes: dict[str, Any] = {}
         self._ready: dict[str, Any] = {}
         self._taken = True
-        self._accused: set[str] = set()  # disks that were reported as lost
 
     def __repr__(self) -> str:
         return f"Node({self.role}, term={self.term or '-'})"
@@ -118,11 +117,13 @@ class Node:
     def step(self, held: Held, source: int, reply: Reply, *, now: float) -> None:
         """Another manager has answered."""
         self._begin(held, now)
-        reply = self._in_its_name(held, source, reply)
+        reply = self._in_its_name(reply)
         term = reply.term if isinstance(reply, (VoteReply, TimeoutNowReply)) else reply.epoch
         if term > held.state.current_term:
             self._persist(term_vote=TermVote(term, None))
             self._follow(now, f"manager {source} is in term {term}")
+        elif not isinstance(reply, TimeoutNowReply) and is_copy(held.state.lives, reply.disk_id, reply.life):
+            pass  # late, or of an older copy that was asked by somebody who could not tell: it counts for nothing, and accuses nobody
         elif isinstance(reply, VoteReply):
             self._count_vote(held, source, reply, now)
         elif isinstance(reply, TimeoutNowReply):
@@ -303,7 +304,8 @@ class Node:
     def _request_votes(self, held: Held, *, pre: bool) -> None:
         assert self._tally is not None
         log, own = held.log, held.state.node_id
-        request = VoteRequest(self._tally.term, own, epoch_before(log, log.end), log.end, pre, held.state.disk_id, held.state.life)
+        request = VoteRequest(self._tally.term, own, epoch_before(log, log.end), log.end, pre, held.state.disk_id, held.state.life,
+                              held.state.lives)
         self._ready["send"] = tuple(Envelope(own, node, request) for node in sorted(held.membership.voters) if node != own)
 
     def _count_vote(self, held: Held, source: int, reply: VoteReply, now: float) -> None:
@@ -367,25 +369,15 @@ class Node:
     def _learn(self, held: Held, source: int, reply: AppendReply, now: float) -> None:
         assert self._lead is not None
         self._lead.learn(source, reply, now=now, log=held.log)
-        if reply.disk_id in self._lead.lost:
-            self._accuse(source, reply.disk_id, "no longer holds what it acknowledged")
+        if reply.disk_id in self._lead.lost:  # from now on it comes here in nobody's name
+            self._report("disk_lost", self._lead.term, f"manager {source} no longer holds what it acknowledged")
 
-    def _in_its_name(self, held: Held, source: int, reply: Reply) -> Reply:
-        """The answer; in nobody's name where it comes from an older copy of a disk, or from one that was found to be lost."""
+    def _in_its_name(self, reply: Reply) -> Reply:
+        """The answer; in nobody's name where it comes from a disk that was found to be lost."""
         if isinstance(reply, TimeoutNowReply):
             return reply
-        if is_copy(held.state.lives, reply.disk_id, reply.life):
-            self._accuse(source, reply.disk_id, "runs on an older copy of its database")
-            if self._lead is not None:
-                self._lead.lost.add(reply.disk_id)
-        elif self._lead is None or reply.disk_id not in self._lead.lost:
-            return reply
-        return replace(reply, disk_id=NO_SLOT)
-
-    def _accuse(self, source: int, disk_id: str, reason: str) -> None:
-        if disk_id not in self._accused:
-            self._accused.add(disk_id)
-            self._report("disk_lost", self.term, f"manager {source} {reason}")
+        known = self._lead is None or reply.disk_id not in self._lead.lost
+        return reply if known else replace(reply, disk_id=NO_SLOT)
 
     def _commit(self, held: Held) -> int:
         assert self._lead is not None

@@ -94,7 +94,7 @@ class Run:
         self.clients = {f"c{n}": Client(self, f"c{n}") for n in range(1, options.clients + 1)}
         self.world.on_answer = lambda wait, reply: self.clients[wait.client].answered(wait, reply)
         self.pace = self.rng.uniform(0.1, 0.5)
-        for loop in (self._nemesis, self._operator, self._reader, self._compactor, self._hand_over):
+        for loop in (self._nemesis, self._operator, self._reader, self._compactor, self._hand_over, self._keeper):
             self.world.at(self.rng.uniform(0.3, 0.8), loop)
 
     def go(self) -> Result:
@@ -118,7 +118,8 @@ class Run:
     def _nemesis(self) -> None:
         if self.healing:
             return
-        fault = self.rng.choices((self._crash, self._crash_all, self._cut, self._mend, self._lose_disk), (4, 1, 4, 3, 2))[0]
+        faults = self._crash, self._crash_all, self._cut, self._mend, self._lose_disk, self._put_back
+        fault = self.rng.choices(faults, (4, 1, 4, 3, 2, 2))[0]
         fault()
         self.faults += 1
         self.world.at(self.rng.uniform(0.2, 1.8) * self.pace, self._nemesis)
@@ -151,12 +152,29 @@ class Run:
 
     def _lose_disk(self) -> None:
         """No more disks at once than a majority can spare: a slot that is not filled by its present disk is lost already."""
-        if self.missing() < self.tolerated:
+        if self.missing() < self.tolerated and not any(manager.disk.copies for manager in self.world.managers.values()):
             node = self.rng.choice(list(self.world.managers))
             if self._is_in_place(node):
                 self.world.lose_disk(node)
                 self.world.checker.seen["disks lost"] += 1
                 self.world.at(self.rng.uniform(0.01, 0.5), self.world.start, node)
+
+    def _put_back(self) -> None:
+        """Instead of a disk: an older copy of it. Only where all others can tell, as only then somebody must; and with no other one missing."""
+        if self.missing() == 0:
+            for node in self.world.managers:
+                if self.world.is_outlived(node):
+                    self.world.put_back(node)
+                    self.world.at(self.rng.uniform(0.01, 0.5), self.world.start, node)
+                    return
+
+    def _keeper(self) -> None:
+        """Backs a disk up now and then, and has the managers exchange their life numbers."""
+        nodes = list(self.world.managers)
+        if self.rng.random() < 0.2:
+            self.world.back_up(self.rng.choice(nodes))
+        self.world.exchange_lives(*self.rng.sample(nodes, 2))
+        self.world.at(self.rng.uniform(0.02, 0.1), self._keeper)
 
     def missing(self) -> int:
         """How many managers are no voter with the disk they have, by what is committed or by a change that is under way."""
@@ -166,7 +184,7 @@ class Run:
         committed = self.world.checker.fold.membership
         in_logs = (manager.disk.membership() for manager in self.world.managers.values())
         views = [committed, *(view for view in in_logs if view.index > committed.index)]
-        return all(view.is_voter(node, self.world.managers[node].disk.state.disk_id) for view in views)
+        return all(view.is_voter(node, self.world.managers[node].disk.identity) for view in views)
 
     def _operator(self) -> None:
         """Who repairs: takes a lost disk out, adds the new one, now and then removes a manager and adds it again."""
@@ -175,13 +193,17 @@ class Run:
         if leaders:
             leader = self.rng.choice(leaders)
             command = self._repair(leader) or (None if self.healing else self._removal())
-            if command is not None:
+            if command is not None and self.rng.random() < 0.5:
                 world.change_member(leader, command)
+            else:
+                world.repair(leader)
         world.at(self.rng.uniform(0.05, 0.3), self._operator)
 
     def _repair(self, leader: int) -> dict | None:
         members = self.world.managers[leader].disk.membership().members
         for node, manager in self.world.managers.items():
+            if manager.disk.copies:
+                continue  # the operator does not know: the leader finds out
             disk_id, member = manager.disk.state.disk_id, members.get(node)
             if member is None or member.disk_id != disk_id:
                 return {"type": SET_MEMBER, "node_id": node, "url": f"m{node}", "disk_id": disk_id, "voter": False}

@@ -38,6 +38,7 @@ class Checker:
         self.exposed: dict[str, int] = {}  # disk -> the highest term it has shown
         self.ledger: list[WalEntry] = []  # what any node ever called committed
         self.installed: dict[tuple[int, str], int] = {}  # (node, disk) -> the highest state it took in place of a log
+        self.named: set[tuple[int, str]] = set()  # (node, disk) that were seen
         self.fold = Machine(Membership())
         self.fingerprints = [self.fold.fingerprint()]  # by index
         self.commands: set[tuple[str, int | None]] = set()  # of clients, in the ledger
@@ -57,7 +58,7 @@ class Checker:
         if changes.install is not None:
             start = changes.install.start
             self._agrees_with_ledger(disk, start.position, "R5", "an installed state")
-            self.installed[state.node_id, state.disk_id] = start.position
+            self.installed[state.node_id, disk.identity] = start.position
             self.seen["states installed"] += 1
         self.seen["tails cut"] += changes.delete_from is not None
         if state.commit_index > before.commit_index:
@@ -69,7 +70,7 @@ class Checker:
         key = entry.index, entry.term
         known = self.chains.setdefault(key, entry.chain)
         require(known == entry.chain, "R2", f"index {entry.index} of term {entry.term} is stored with two contents")
-        self.holders.setdefault(key, set()).add((disk.state.node_id, disk.state.disk_id))
+        self.holders.setdefault(key, set()).add((disk.state.node_id, disk.identity))
         if entry.command["type"] == SET_MEMBER and entry.command["voter"] and disk.state.leading:
             self._new_voter_is_ready(disk, entry)
 
@@ -129,11 +130,11 @@ class Checker:
 
     def own_vote(self, disk: Disk) -> None:
         """A candidate's own vote is on its disk."""
-        self._voted(disk.state.disk_id, disk.state.current_term, disk.state.voted_for)
+        self._voted(disk.identity, disk.state.current_term, disk.state.voted_for)
 
     def replied(self, disk: Disk, reply: Reply, candidate: int | None) -> None:
         """An answer leaves: what it promises must be on disk, and never fall."""
-        identity = disk.state.disk_id
+        identity = disk.identity
         term = reply.epoch if isinstance(reply, AppendReply) else reply.term
         require(term >= self.exposed.get(identity, 0), "R4", f"{identity} shows term {term} after {self.exposed.get(identity)}")
         self.exposed[identity] = term
@@ -147,12 +148,28 @@ class Checker:
 
     def accepted(self, disk: Disk, term: int) -> None:
         """Entries of a leader of this term were accepted."""
-        require(term >= self.exposed.get(disk.state.disk_id, 0), "R4", f"{disk.state.disk_id} accepts term {term} below its promise")
+        require(term >= self.exposed.get(disk.identity, 0), "R4", f"{disk.identity} accepts term {term} below its promise")
 
     def reported(self, node: int, event: Event) -> None:
-        """A node's driver has something to say. Every lost disk here has a new identity, so nobody may be accused of a lost one."""
+        """A node's driver has something to say. Every lost disk here takes a new identity, so nobody may be accused of a lost one."""
         self.seen[event.name] += 1
         require(event.name != "disk_lost", "R7", f"{node} says: {event.detail}")
+
+    # --- older copies ---
+
+    def put_back(self, disk: Disk) -> None:
+        """An older copy stands in a disk's place: it may have lost what that promised, and speaks in its name."""
+        self.seen["copies put back"] += 1
+        self.knows(disk)
+
+    def knows(self, disk: Disk) -> None:
+        """A disk that took a new identity holds under that what it has."""
+        name = disk.state.node_id, disk.identity
+        if name not in self.named:
+            self.named.add(name)
+            self.installed[name] = disk.log.start
+            for entry in disk.log.between(disk.log.start, disk.log.end):
+                self.holders.setdefault((entry.index, entry.term), set()).add(name)
 
     # --- what was applied and answered ---
 

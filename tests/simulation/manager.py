@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from db.replication import MemoryLog, OfferedStart, chain_before, epoch_before
 from manager.raft.follower import handle
 from manager.raft.leader import SnapshotOrder
+from manager.raft.life import LifeSign, Seen, is_registered_lost, loses_disk, plan_life, shown_by, sign_of
 from manager.raft.membership import Membership, in_force
 from manager.raft.messages import Append, Envelope, InstallSnapshot, Reply, Request, VoteRequest
 from manager.raft.node import Node, Ready
 from manager.raft.proposal import Outcome, proposal_outcome
 from manager.raft.state import Changes, Contact, Held, RaftState, state_after
+from myqueue.errors import DiskLostError
 from tests.simulation.checker import Checker
 from tests.simulation.machine import Machine
 
@@ -23,6 +27,32 @@ class Disk:
     state: RaftState
     machine: Machine
     log: MemoryLog = field(default_factory=lambda: MemoryLog([]))
+    copies: int = 0  # how often an older copy was put in its place, and speaks in its name without being it
+    names: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def identity(self) -> str:
+        """Who this is in truth, whatever it says of itself."""
+        return self.state.disk_id + "'" * self.copies
+
+    def copy(self) -> Disk:
+        """A backup as of now."""
+        log = replace(self.log, entries=list(self.log.entries))
+        return type(self)(self.state, self.machine.copy(), log, self.copies, self.names)
+
+    def live(self, shown: Seen) -> None:
+        """Raise the life number, as the shell does once a second; an older copy that is told becomes another disk."""
+        if shown.get(self.state.disk_id, 0) > self.state.life:
+            self.take_new_disk()
+            return
+        members = self.membership().members.values()
+        life, lives = plan_life(self.state, shown, disks=[member.disk_id for member in members if member.disk_id is not None])
+        self.state = replace(self.state, life=life, lives=lives)
+
+    def take_new_disk(self) -> None:
+        """Another identity, with the log that is there."""
+        self.state = replace(self.state, disk_id=f"{self.state.disk_id}+{next(self.names)}", life=0, leader_term=0)
+        self.copies = 0
 
     def membership(self) -> Membership:
         """The one in force: by the last member command in the log."""
@@ -36,6 +66,8 @@ class Disk:
             self.log.entries.clear()
             self.log.start, self.log.start_epoch, self.log.start_chain = start.position, start.epoch, start.chain
             self.machine = changes.install.state.copy()
+            if is_registered_lost(self.machine.membership, self.state.node_id):
+                self.take_new_disk()
         if changes.delete_from is not None:
             self.log.truncate(changes.delete_from)
         self.log.entries.extend(changes.insert)
@@ -45,6 +77,8 @@ class Disk:
         index = self.state.applied_index + 1
         self.machine.apply(self.log.at(index - 1))
         self.state = replace(self.state, applied_index=index)
+        if loses_disk(self.log.at(index - 1).command, self.state):
+            self.take_new_disk()
 
     def compact(self) -> None:
         """Let the state at ``applied_index`` stand for the entries below."""
@@ -106,11 +140,23 @@ class Manager:
             return
         before, end = self.disk.state, self.disk.log.end
         self.disk.write(changes)
+        self.checker.knows(self.disk)
         self.checker.wrote(self.disk, before, changes, end)
 
-    def handle(self, request: Request, now: float) -> Reply:
-        """Any worker: answer another manager. The caller may crash us before the reply leaves."""
-        handled = handle(self.held(), request, now=now, election_timeout_seconds=0.2)
+    def live(self, sign: LifeSign | None) -> LifeSign:
+        """The shell's turn once a second, with what another manager said of itself; what this one may say."""
+        self.disk.live({} if sign is None else shown_by(sign))
+        self.checker.knows(self.disk)
+        return sign_of(self.disk.state)
+
+    def handle(self, request: Request, now: float) -> Reply | None:
+        """Any worker: answer another manager, if the disk is no older copy. The caller may crash us before the reply leaves."""
+        try:
+            handled = handle(self.held(), request, now=now, election_timeout_seconds=0.2)
+        except DiskLostError:
+            self.disk.take_new_disk()
+            self.checker.knows(self.disk)
+            return None
         if isinstance(request, Append) and (handled.changes.insert or handled.changes.delete_from is not None):
             self.checker.accepted(self.disk, request.request.epoch)
         self.write(handled.changes)
@@ -144,6 +190,7 @@ class Manager:
             return False
         self.disk.apply_next()
         self.checker.applied(self.disk)
+        self.checker.knows(self.disk)
         return True
 
     def answers(self) -> list[tuple[Waiting, int | None]]:

@@ -157,6 +157,10 @@ def _any_disk(voters: Any, node: int, disk_id: str | None) -> bool:
     return node in voters
 
 
+def _no_copy(seen: Any, disk_id: str, life: int) -> bool:
+    return False
+
+
 def _by_position(state: RaftState, log: LogView, *, index: int, term: int) -> Outcome:
     return Outcome.COMMITTED if index <= state.commit_index else Outcome.WAITING
 
@@ -185,6 +189,8 @@ _ALL = (
     Mutant("no_up_to_date_check", "a vote only for a log at least as up to date", (("manager.raft.follower.is_up_to_date", _any_log),)),
     Mutant("election_by_a_minority", "a majority elects", (("manager.raft.quorum.Tally.won", _half_wins),)),
     Mutant("disk_identity_ignored", "only the registered disk counts", (("db.replication.quorum.counts", _any_disk),)),
+    Mutant("life_number_ignored", "an older copy of a disk counts for nothing",
+           (("manager.raft.follower.is_copy", _no_copy), ("manager.raft.node.is_copy", _no_copy))),
     Mutant("voter_added_before_it_caught_up", "a new voter holds what is committed", node=_AddsAnyVoter),
     Mutant("marker_left_out", "a leadership begins with a marker", node=_LeavesTheMarkerOut),
     Mutant("acknowledged_by_position", "a proposal is done only if the entry is still ours",

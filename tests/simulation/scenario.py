@@ -13,6 +13,9 @@ A line ``> command`` acts; the lines behind it, up to the next one, are what hap
     exchange A B [COUNT]       what is on its way between the two, and what comes of it (at most COUNT messages)
     drop [A B]                 lose what is on its way
     crash A, start A, lose-disk A, compact A
+    back-up A, put-back A      keep a copy of A's disk; run on that, which is told nobody
+    lives                      all that are up exchange their life numbers twice
+    repair A                   A looks for members that do not vote with the disk they have
     cut A, mend                nothing reaches or leaves A; everything does again
     rounds A                   half a second of rounds of A, everything delivered, no trace
     settle A                   the same; then all its members that are up must hold, and have committed, the same
@@ -21,6 +24,7 @@ A line ``> command`` acts; the lines behind it, up to the next one, are what hap
 
 from __future__ import annotations
 
+import itertools
 import random
 import shlex
 from collections.abc import Callable, Iterable
@@ -67,7 +71,9 @@ class Scenario:
                 "timeout": self._timeout, "elect": self._elect, "heartbeat": self._heartbeat, "propose": self._propose, "member": self._member,
                 "read": self._read, "deliver": self._deliver, "exchange": self._exchange, "drop": self._drop, "crash": self._crash,
                 "start": self._start, "cut": self._cut, "mend": self._mend, "rounds": self._rounds, "tick": self._tick,
-                "lose-disk": self._lose_disk, "compact": self._compact, "settle": self._settle, "status": self._status, "hand-over": self._hand_over}
+                "lose-disk": self._lose_disk, "compact": self._compact, "settle": self._settle, "status": self._status, "hand-over": self._hand_over,
+                "back-up": lambda node: self.world.back_up(int(node)), "put-back": lambda node: self.world.put_back(int(node)),
+                "lives": self._lives, "repair": lambda node: self.world.repair(int(node))}
             commands[name](*arguments)
         trace, self.world.trace = self.world.trace or [], []
         return ["  " + line.split(maxsplit=1)[1] for line in trace]
@@ -111,6 +117,13 @@ class Scenario:
 
     def _lose_disk(self, node: str) -> None:
         self.world.lose_disk(int(node))
+
+    def _lives(self) -> None:
+        up = [node for node, manager in self.world.managers.items() if manager.up]
+        for _ in range(2):
+            for one, other in itertools.combinations(up, 2):
+                self.world.exchange_lives(one, other)
+        self.world.note("lives " + " ".join(f"{node}:{self.world.managers[node].disk.state.life}" for node in up))
 
     def _compact(self, node: str) -> None:
         self.world.managers[int(node)].disk.compact()

@@ -33,6 +33,7 @@ BY_SCENARIO = {
     "acknowledgement_without_epoch": ("acknowledgement_of_an_older_epoch", r"R7: index \d+ is committed by 2"),
     "old_epoch_committed_by_counting": ("old_epoch_not_committed_by_counting", "R3"),
     "marker_left_out": ("marker_commits_older_entries", "convergence"),
+    "life_number_ignored": ("older_copy_counts_for_nothing", "R7|R1"),
     "disk_identity_ignored": ("lost_disk_is_another_voter", "R7"),
     "start_epoch_forgotten": ("snapshot_for_a_follower_far_behind", "fault"),
     "any_snapshot_accepted": ("late_snapshot_changes_nothing", "assertion"),

@@ -14,7 +14,7 @@ from manager.raft.leader import SnapshotOrder
 from manager.raft.log import Command, Proposal
 from manager.raft.membership import INIT_CLUSTER, Membership
 from manager.raft.messages import Append, Envelope, InstallSnapshot, TimeoutNow, TimeoutNowReply, VoteReply, VoteRequest
-from manager.raft.node import Node, Ready
+from manager.raft.node import Node, Ready, Role
 from manager.raft.proposal import plan_propose
 from manager.raft.state import Held, RaftState
 from myqueue.errors import LogFaultError, NotLeaderError, RefusedError
@@ -70,6 +70,7 @@ class World(Schedule):
         self.cut: set[tuple[int, int]] = set()  # (source, target) that do not get through
         self.network: list[Envelope] = []  # only where not automatic
         self._disks = 0
+        self.backups: dict[int, Disk] = {}
         self.checker = Checker()
         self.on_answer: Callable[[Waiting, int | None], None] = lambda wait, reply: None
         self.managers = {node: self._manager(node, f"d{node}") for node in range(1, self.size + 1)}
@@ -112,6 +113,39 @@ class World(Schedule):
         self.note(f"{node} has an empty disk, {disk_id}")
         return disk_id
 
+    def back_up(self, node: int) -> None:
+        """Keep a copy of the disk as it is now."""
+        self.backups[node] = self.managers[node].disk.copy()
+        self.note(f"{node} is backed up in term {self.managers[node].disk.state.current_term}")
+
+    def put_back(self, node: int) -> None:
+        """The machine comes back with the copy in place of its disk."""
+        self.crash(node)
+        self._disks += 1
+        disk = self.backups.pop(node)
+        disk.copies = self._disks
+        self.managers[node] = Manager(disk, self.checker, make_node=self.kinds.node, entries_max=self.entries_max)
+        self.checker.put_back(disk)
+        self.note(f"{node} runs on an older copy of its disk")
+
+    def is_outlived(self, node: int) -> bool:
+        """Whether there is a backup of this disk that all others have seen to be passed."""
+        backup, present = self.backups.get(node), self.managers[node].disk
+        if backup is None or (backup.state.disk_id, backup.copies) != (present.state.disk_id, present.copies):
+            return False
+        others = (manager.disk.state for name, manager in self.managers.items() if name != node)
+        return all(other.lives.get(backup.state.disk_id, 0) > backup.state.life for other in others)
+
+    def exchange_lives(self, one: int, other: int) -> None:
+        """A heartbeat and its answer, if both are there and nothing cuts them."""
+        first, second = self.managers[one], self.managers[other]
+        if first.up and second.up and not {(one, other), (other, one)} & self.cut:
+            first.live(second.live(first.live(None)))
+
+    def repair(self, node: int) -> None:
+        """The leader's driver looks for members that do not vote with the disk they have."""
+        self._drive(node, lambda held: self.managers[node].node.repair(held, now=self.now))
+
     def _tick_loop(self, node: int, running: Node) -> None:
         manager = self.managers[node]
         if manager.up and manager.node is running:
@@ -132,6 +166,8 @@ class World(Schedule):
     def propose(self, node: int, client: str, seq: int) -> bool:
         """A worker takes a client's command. False where this manager does not lead."""
         manager = self.managers[node]
+        if manager.disk.copies and manager.node.role is not Role.LEADER:
+            return False  # it may say of itself that it leads; a worker asks first whether a driver of its own process group says so
         try:
             changes = plan_propose(manager.held(), (Proposal({"type": "Add"}, client, seq),))
         except NotLeaderError:
@@ -268,6 +304,9 @@ class World(Schedule):
             self.note(f"{source} -> {target} {describe(message)}")
         if isinstance(message, (VoteRequest, Append, InstallSnapshot, TimeoutNow)):
             reply = self._guard(target, lambda: manager.handle(message, self.now))
+            if reply is None:
+                self.note(f"{target} is another disk from now on, {manager.disk.state.disk_id}")
+                return
             if self._crashes_between(target):
                 return
             manager.expose(message, reply)

@@ -12,7 +12,7 @@ from myqueue.errors import BadRequestError
 
 ENTRY = WalEntry(4, 1, {"type": "noop"}, "client", 7, b"\x01" * 32)
 NAMELESS = WalEntry(5, 1, {"type": "noop"}, None, None, b"\x02" * 32)
-REQUEST = Append(2, AppendRequest(epoch=1, position=3, prev_epoch=1, entries=(ENTRY, NAMELESS), commit=2, round=9))
+REQUEST = Append(2, AppendRequest(epoch=1, position=3, prev_epoch=1, entries=(ENTRY, NAMELESS), commit=2, round=9), {"disk": 7})
 
 
 def test_a_request_comes_back_equal():

@@ -6,18 +6,25 @@ import pytest
 
 from db.replication import AppendReply, Hint, Refusal
 from manager.raft.follower import handle
-from manager.raft.life import LifeSign, highest, is_copy, plan_life, shown_by, sign_of
-from manager.raft.membership import DISK_LOST
-from manager.raft.messages import VoteReply, VoteRequest
+from manager.raft.life import LifeSign, highest, is_copy, is_registered_lost, loses_disk, plan_life, shown_by, sign_of
+from manager.raft.membership import DISK_LOST, after_command
+from manager.raft.messages import Append, VoteReply, VoteRequest
 from manager.raft.node import Role
 from manager.raft.state import RaftState
-from tests.unit.manager.raft.desk import Desk
+from myqueue.errors import DiskLostError
+from tests.unit.manager.raft.desk import Desk, log_of, members, request_of
 
 SEEN = {"d2": 5, "d3": 7}
 DISKS = ("d1", "d2", "d3")
 
 
-def _desk(**more: object) -> Desk:
+def _leading() -> Desk:
+    desk = Desk()
+    desk.lead()
+    return desk
+
+
+def _desk(**more: int) -> Desk:
     return Desk(state=RaftState(1, "d1", current_term=1, lives=SEEN, **more))
 
 
@@ -36,7 +43,9 @@ def test_the_number_rises_only_when_another_manager_has_it_on_disk() -> None:
     assert plan_life(state, {}, disks=DISKS)[0] == 3
     assert plan_life(state, {"d1": 2}, disks=DISKS)[0] == 3
     assert plan_life(state, {"d1": 3}, disks=DISKS)[0] == 4
-    assert plan_life(RaftState(1, "d1"), {}, disks=DISKS)[0] == 1
+    assert plan_life(state, {"d1": 9}, disks=DISKS)[0] == 3, "others have seen more: this is a copy"
+    assert plan_life(RaftState(1, "d1"), {}, disks=DISKS)[0] == 0
+    assert plan_life(RaftState(1, "d1"), {"d1": 0}, disks=DISKS)[0] == 1
 
 
 def test_what_was_seen_never_falls_and_only_members_disks_are_kept() -> None:
@@ -64,61 +73,62 @@ def test_a_copy_is_not_voted_for(pre: bool) -> None:
         assert handle(held, request, now=9.0, election_timeout_seconds=1.0).reply.granted is granted
 
 
-def test_a_manager_shows_its_number_with_every_answer_and_question() -> None:
-    """Whoever receives one can compare."""
+def test_every_question_says_what_was_seen() -> None:
+    """So who is asked can tell whether its own disk is an older copy, before it promises anything: an answer that was late accuses nobody."""
     desk = _desk(life=3)
-    assert handle(desk.held(), VoteRequest(2, 2, 1, 1, disk_id="d2", life=5), now=9.0, election_timeout_seconds=1.0).reply.life == 3
     request = desk.time_out().send[0].message
-    assert (request.disk_id, request.life) == ("d1", 3)
+    assert (request.disk_id, request.life, request.lives) == ("d1", 3, SEEN)
+    for pre in (True, False):
+        desk.hear(2, VoteReply(desk.state.current_term, 2, pre, True, "d2", life=5))
+    assert [envelope.message.lives for envelope in desk.advance().send] == [SEEN, SEEN]
 
 
-def test_the_vote_of_a_copy_does_not_count() -> None:
-    """And it is said once."""
+@pytest.mark.parametrize("request_", [VoteRequest(2, 2, 9, 9, disk_id="d2", life=5, lives={"d1": 4}),
+                                      VoteRequest(2, 2, 9, 9, pre=True, disk_id="d2", life=5, lives={"d1": 4}),
+                                      Append(2, request_of(log_of(1, 1), 0, term=2), {"d1": 4})])
+def test_a_copy_promises_and_stores_nothing_in_the_disks_name(request_: VoteRequest | Append) -> None:
+    """It takes another identity instead."""
+    with pytest.raises(DiskLostError) as raised:
+        handle(_desk(life=3).held(), request_, now=9.0, election_timeout_seconds=1.0)
+    assert raised.value.disk_id == "d1"
+    handle(_desk(life=4).held(), request_, now=9.0, election_timeout_seconds=1.0)
+
+
+def test_an_answer_below_what_was_seen_counts_for_nothing_and_accuses_nobody() -> None:
+    """It may be late, or a copy's that was asked by somebody who could not tell yet."""
     desk = _desk()
     desk.time_out()
-    for _ in range(2):
-        ready = desk.hear(2, VoteReply(1, 2, True, True, "d2", life=4))
-        assert desk.node.role is Role.PRE_CANDIDATE
-        desk.write(ready.persist)
-    assert [event.name for event in desk.hear(3, VoteReply(1, 2, True, True, "d3", life=6)).events] == ["disk_lost"]
-    desk.hear(2, VoteReply(1, 2, True, True, "d2", life=5))
-    assert desk.node.role is Role.CANDIDATE
-
-
-# --- the log ---
-
-
-def _lead(desk: Desk) -> Desk:
-    desk.time_out()
+    assert desk.hear(2, VoteReply(1, 2, True, True, "d2", life=4)).events == ()
+    assert desk.node.role is Role.PRE_CANDIDATE
     for pre in (True, False):
         desk.hear(2, VoteReply(desk.state.current_term, 2, pre, True, "d2", life=5))
     desk.advance()
-    return desk
+    assert desk.hear(3, AppendReply(2, "d3", 1, 1, matched=2, life=6)).persist.commit_index is None
+    assert desk.hear(3, AppendReply(2, "d3", 1, 1, matched=2, life=7)).persist.commit_index == 2
 
 
-def test_what_a_copy_acknowledges_does_not_count_and_it_loses_its_slot() -> None:
-    """It gets the log all the same: in it, it reads that it needs a new identity."""
-    desk = _lead(_desk())
-    ready = desk.hear(3, AppendReply(2, "d3", 1, 0, matched=2, life=6))
-    assert (ready.persist.commit_index, [event.name for event in ready.events]) == (None, ["disk_lost"])
-    assert desk.hear(2, AppendReply(2, "d2", 1, 0, matched=2, life=5)).persist.commit_index == 2
-    assert _repaired(desk) == {"type": DISK_LOST, "node_id": 3, "disk_id": "d3"}
+# --- disks that lost what they held ---
 
 
 def test_a_voter_that_holds_less_than_it_acknowledged_loses_its_slot() -> None:
-    """Told without a number: its end is below what it acknowledged in this term."""
-    desk = _lead(_desk())
-    desk.hear(2, AppendReply(2, "d2", 1, 0, matched=2, life=5))
-    desk.hear(3, AppendReply(2, "d3", 1, 1, matched=2, life=7))
+    """Told without a number: its end is below what it acknowledged in this term. It gets the log, and counts for nothing."""
+    desk = _leading()
+    desk.matched(2, 2, round=1)
+    desk.matched(3, 2, round=1)
     [asked] = [envelope.message.request.round for envelope in desk.tick(0.4).send if envelope.target == 3]
-    ready = desk.hear(3, AppendReply(2, "d3", 2, asked, refusal=Refusal.NO_MATCH, hint=Hint(1, 1), life=7))
+    ready = desk.hear(3, AppendReply(2, "d3", 2, asked, refusal=Refusal.NO_MATCH, hint=Hint(1, 1)))
     assert [event.name for event in ready.events] == ["disk_lost"]
     assert [(envelope.target, envelope.message.request.position) for envelope in ready.send] == [(3, 1)], "it gets the log again"
-    assert desk.hear(3, AppendReply(2, "d3", 1, asked, matched=2, life=7)).events == ()
-    assert _repaired(desk) == {"type": DISK_LOST, "node_id": 3, "disk_id": "d3"}
-
-
-def _repaired(desk: Desk) -> dict | None:
+    assert desk.hear(3, AppendReply(2, "d3", 1, asked, matched=2)).events == ()
     desk.node.repair(desk.held(), now=desk.now)
-    ready = desk.node.ready()
-    return ready.persist.insert[0].command if ready.persist.insert else None
+    assert desk.node.ready().persist.insert[0].command == {"type": DISK_LOST, "node_id": 3, "disk_id": "d3"}
+
+
+def test_who_reads_that_its_own_disk_is_lost_takes_another_identity() -> None:
+    """From the entries, or from a state that stands for them; what is said of another disk is nothing to it."""
+    state, lost = RaftState(3, "d3"), {"type": DISK_LOST, "node_id": 3, "disk_id": "d3"}
+    assert loses_disk(lost, state)
+    assert not loses_disk({**lost, "disk_id": "older"}, state)
+    assert not loses_disk({**lost, "node_id": 2}, state)
+    assert not is_registered_lost(members(3), 3)
+    assert is_registered_lost(after_command(members(3), lost, 9), 3)

@@ -13,7 +13,7 @@ from myqueue.errors import BadRequestError
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("vote", VoteRequest(3, 2, 1, 9, pre=True, disk_id="d2", life=7)),
+    ("vote", VoteRequest(3, 2, 1, 9, pre=True, disk_id="d2", life=7, lives={"d1": 3})),
     ("vote_reply", VoteReply(3, 4, False, True, "d2", life=7)),
     ("snapshot", InstallSnapshot(3, 1, OfferedStart(9, 2, bytes(range(32))), {"topics": []}, round=4)),
 ])
@@ -23,11 +23,12 @@ def test_what_is_written_is_read_back(name: str, message: object) -> None:
     assert getattr(messages, f"{name}_from_json")(json.loads(text)) == message
 
 
-GOOD = {"term": 3, "candidate": 2, "last_term": 1, "last_index": 9, "pre": True, "disk_id": "d2", "life": 7}
+GOOD = {"term": 3, "candidate": 2, "last_term": 1, "last_index": 9, "pre": True, "disk_id": "d2", "life": 7, "lives": {}}
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {**GOOD, "term": "3"}, {**GOOD, "term": -1}, {**GOOD, "term": 2**63}, {**GOOD, "term": True},
-                                  {**GOOD, "term": 1.0}, {**GOOD, "pre": 1}, {**GOOD, "life": -1}])
+                                  {**GOOD, "term": 1.0}, {**GOOD, "pre": 1}, {**GOOD, "life": -1},
+                                  {**GOOD, "lives": {"d1": -1}}, {**GOOD, "lives": 1}])
 def test_anything_else_is_a_bad_request(body: object) -> None:
     """Data from outside is checked where it comes in."""
     with pytest.raises(BadRequestError):
