@@ -14,6 +14,7 @@ from myqueue.errors import BadRequestError
 from pipeline.audit import report as reports
 from pipeline.audit.findings import FINDINGS
 from pipeline.cluster import Cluster, choose_topics, fetch_cluster
+from pipeline.export.write import export_more, write_messages
 from pipeline.jobs import arguments
 from pipeline.jobs.audit import audit
 from pipeline.session import build_session
@@ -33,16 +34,22 @@ def main(argv: Sequence[str]) -> int:
     """Export the topics. Gives the exit code: the audit's, where one was asked for and found something; 1 where counts differ."""
     parser = arguments.job_parser("export", __doc__ or "")
     parser.add_argument("--audit", action="store_true", help="audit the cluster in the same Spark application; its exit code counts")
+    parser.add_argument("--incremental", action="store_true",
+                        help="add to the data set in --out what was committed since the last time; see manifest.json")
     settings, flags = arguments.parse(parser, argv)
 
     def work() -> int:
         dataset = Path(settings.out) / DATASET_NAME
-        if dataset.exists():
+        if flags.incremental and flags.audit:
+            raise BadRequestError("--audit goes with a whole export only")
+        if dataset.exists() and not flags.incremental:
             raise BadRequestError(f"{dataset} is there already: give --out a folder without an export")
         cluster = fetch_cluster(settings.bootstrap, timeout_seconds=settings.request_timeout_seconds)
         choose_topics(cluster, settings.topics)
         spark = build_session("myqueue export")
         try:
+            if flags.incremental:
+                return _export_more(spark, cluster, settings)
             return _audit_and_export(spark, cluster, settings) if flags.audit else export_all(spark, cluster, settings)
         finally:
             spark.stop()
@@ -56,6 +63,20 @@ def _audit_and_export(spark: SparkSession, cluster: Cluster, settings: PipelineS
     print(reports.to_text(report))
     code = export_at(spark, settings, cut_of(cluster.cluster_id, logs.cut), fail_on_data_loss=not report.findings)
     return report.exit_code or code
+
+
+def _export_more(spark: SparkSession, cluster: Cluster, settings: PipelineSettings) -> int:
+    began = time.monotonic()
+    added = export_more(spark, cluster, settings)
+    for sentence in added.wrong:
+        print(f"DIFFERS {sentence}")
+    seconds = time.monotonic() - began
+    if added.wrong:
+        print(f"export differs in {len(added.wrong)} partitions: nothing was added, {seconds:.1f} s")
+        return FINDINGS
+    print(f"export complete: {added.messages} messages added to {Path(settings.out) / DATASET_NAME}, {added.manifest.cut.messages()} in all, "
+          f"generation {added.manifest.number}, {seconds:.1f} s")
+    return 0
 
 
 def export_all(spark: SparkSession, cluster: Cluster, settings: PipelineSettings) -> int:
@@ -76,15 +97,6 @@ def export_at(spark: SparkSession, settings: PipelineSettings, cut: Cut, *, fail
     _write_summary(Path(settings.out) / SUMMARY_NAME, summary(cut, counts, wrong, seconds))
     print("\n".join(text(cut, counts, wrong, dataset, seconds)))
     return FINDINGS if wrong else 0
-
-
-def write_messages(spark: SparkSession, settings: PipelineSettings, cut: Cut, dataset: Path, fail_on_data_loss: bool) -> None:
-    """One Parquet data set, partitioned by topic, with the source's columns, headers included."""
-    options = {"myqueue.bootstrap.servers": settings.bootstrap, "subscribe": ",".join(cut.messages_by_topic()), "cut": cut.to_json(),
-               "includeHeaders": "true", "minPartitions": str(settings.min_partitions), "rangeBytes": str(settings.range_bytes),
-               "failOnDataLoss": str(fail_on_data_loss).lower(), "requestTimeoutSeconds": str(round(settings.request_timeout_seconds) or 1),
-               "statementTimeoutSeconds": str(round(settings.statement_timeout_seconds))}
-    spark.read.format("myqueue").options(**options).load().write.partitionBy("topic").parquet(str(dataset))
 
 
 def messages_by_topic(counts: Sequence[PartitionCount]) -> dict[str, int]:

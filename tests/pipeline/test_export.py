@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from myqueue.protocol.types import PartitionId, Record
 from pipeline.databases import Limits
+from pipeline.export.folder import read_manifest, write_manifest
+from pipeline.export.write import export_more
 from pipeline.jobs.export import export_at
 from pipeline.settings import PipelineSettings
 from pipeline.source.planner import take_cut
@@ -56,6 +58,21 @@ def test_the_parquet_equals_the_topics_byte_for_byte(spark: SparkSession, filled
     assert "timestamp[us, tz=UTC]" == str(dataset.schema.field("timestamp").type)
     assert "ZSTD" == chunk.row_group(0).column(0).compression
     assert 408 == json.loads((tmp_path / "export.json").read_text(encoding="utf-8"))["messages"]
+
+
+def test_an_incremental_export_adds_each_message_once(spark: SparkSession, filled: FilledCluster, tmp_path: Path) -> None:
+    """Run, cut off before its manifest, run again, run with nothing new: the files that the manifest names hold the topic once."""
+    settings = PipelineSettings(out=str(tmp_path), bootstrap=filled.server.address, topics=("a",))
+    assert 401 == export_more(spark, filled.view(), settings).messages
+    first = read_manifest(tmp_path)
+    filled.fillers[0].append(PartitionId(1, 0), [Record(b"later %d" % number) for number in range(9)])
+    assert 9 == export_more(spark, filled.view(), settings).messages
+    write_manifest(tmp_path, first)  # as if the power had gone between the files and the manifest
+    assert [9, 0] == [export_more(spark, filled.view(), settings).messages for _ in range(2)]
+    manifest = read_manifest(tmp_path)
+    rows = pyarrow.dataset.dataset([str(tmp_path / name) for name in manifest.files], format="parquet").to_table().to_pylist()
+    assert [(0, offset) for offset in range(409)] + [(1, 0)] == sorted((row["partition"], row["offset"]) for row in rows)
+    assert {str(tmp_path / name) for name in manifest.files} == {str(path) for path in (tmp_path / "messages").rglob("*.parquet")}
 
 
 def test_an_export_that_misses_messages_says_so(spark: SparkSession, filled: FilledCluster, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -1,0 +1,1 @@
+"""Exporting topics piece by piece."""

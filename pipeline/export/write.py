@@ -1,0 +1,59 @@
+"""Messages of a cut → Parquet files, and an export that adds to what is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..cluster import Cluster, choose_topics
+from ..databases import Limits
+from ..settings import PipelineSettings
+from ..source.cuts import Cut
+from ..source.planner import take_cut
+from ..transforms.counts import collect_counts, differences
+from .folder import STAGING_NAME, clear_left_overs, publish, read_manifest
+from .manifest import Manifest, rest_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def write_messages(spark: SparkSession, settings: PipelineSettings, cut: Cut, dataset: Path, fail_on_data_loss: bool) -> None:
+    """One Parquet data set, partitioned by topic, with the source's columns, headers included."""
+    options = {"myqueue.bootstrap.servers": settings.bootstrap, "subscribe": ",".join(cut.messages_by_topic()), "cut": cut.to_json(),
+               "includeHeaders": "true", "minPartitions": str(settings.min_partitions), "rangeBytes": str(settings.range_bytes),
+               "failOnDataLoss": str(fail_on_data_loss).lower(), "requestTimeoutSeconds": str(round(settings.request_timeout_seconds) or 1),
+               "statementTimeoutSeconds": str(round(settings.statement_timeout_seconds))}
+    spark.read.format("myqueue").options(**options).load().write.partitionBy("topic").parquet(str(dataset))
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What an incremental export added; nothing where ``wrong`` says what differs."""
+
+    manifest: Manifest
+    messages: int
+    wrong: tuple[str, ...] = ()
+
+
+def export_more(spark: SparkSession, cluster: Cluster, settings: PipelineSettings) -> Added:
+    """Add what was committed since the last export.
+
+    The new files are written aside, counted against the cut, moved in and then named by a new manifest in one step. Cut off anywhere, the
+    data set is what the last manifest says, and the next run takes the left-overs away: each message is in it exactly once.
+
+    Raises:
+        ConflictError, LogFaultError: the data set and the logs do not fit together; nothing was added.
+    """
+    folder = Path(settings.out)
+    before = read_manifest(folder)
+    clear_left_overs(folder, before)
+    partitions = [info for infos in choose_topics(cluster, settings.topics).values() for info in infos]
+    cut = take_cut(cluster, partitions, Limits(settings.request_timeout_seconds, settings.statement_timeout_seconds))
+    rest = rest_of(cut, before.cut)
+    if not rest.messages():
+        return Added(before, 0)
+    write_messages(spark, settings, rest, folder / STAGING_NAME, fail_on_data_loss=True)
+    wrong = tuple(differences(rest, collect_counts(spark.read.parquet(str(folder / STAGING_NAME)))))
+    return Added(before, 0, wrong) if wrong else Added(publish(folder, before, cut), rest.messages())
