@@ -43,9 +43,10 @@ class Leading:
         voters: by broker, with the registered disks.
         learners: brokers that get the log and do not count.
         broker_id, disk_id: this replica.
-        end: where the log ended when this began.
+        end: where the log ended when this began, its marker included.
         commit: what is known to be committed.
-        began: whether something of this epoch is committed already.
+        began: whether all of that is committed already. It is what was ever acknowledged that has to be known, and a database that crashed
+            may remember a lower commit position of this very epoch.
     """
 
     def __init__(self, epoch: int, voters: Mapping[int, str | None], learners: Iterable[int] = (), *, broker_id: int, disk_id: str, end: int,
@@ -99,7 +100,8 @@ class Leading:
         commit = commit_position(self.voters, holders(own, self.progress.items()), epoch=self.epoch, log=log, commit=self.commit)
         if commit == self.commit:
             return False
-        self.commit, self.began = commit, True
+        self.commit = commit
+        self.began = self.began or commit >= self._first_guess
         return True
 
     def confirmed(self, rounds: int) -> bool:

@@ -42,6 +42,16 @@ def test_a_majority_commits_and_only_behind_an_entry_of_the_epoch():
     assert (one.commit, one.began) == (3, True)
 
 
+def test_it_has_begun_once_all_that_it_began_with_is_committed():
+    """A database that crashed may remember an older commit position of the same epoch: something committed since is not enough."""
+    of = log(2, 2, 2)
+    one = leading(of)
+    assert one.learn(2, matched(2), of, asked_at=0.0)
+    assert (one.commit, one.began) == (2, False)
+    assert one.learn(2, matched(3, round=2), of, asked_at=0.0)
+    assert (one.commit, one.began) == (3, True)
+
+
 def test_what_does_not_count():
     """Another epoch, another disk, a replica that is seeded, a learner, somebody nobody knows."""
     of = log(2)

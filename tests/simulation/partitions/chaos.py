@@ -1,0 +1,211 @@
+"""A whole run from one seed: clients, coordinators, faults, an operator who repairs, then healing, after which everything must converge."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from broker.core.append import AppendRequest
+from myqueue.errors import LogFaultError
+from tests.simulation.checker import Violation, require
+from tests.simulation.partitions.broker import Waiting
+from tests.simulation.partitions.clients import Consumer, Producer, pick
+from tests.simulation.partitions.coordinator import Coordinator
+from tests.simulation.partitions.world import TOPIC_ID, Kinds, World
+from tests.simulation.world import Rates
+
+CHAOS_SECONDS = 4.0
+HEAL_SECONDS = 20.0  # far more than needed: what has not converged by then does not
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run is made of, beside its seed. A factor of None is drawn from 1, 2, 3, 3, 3, 5."""
+
+    replication_factor: int | None = None
+    seconds: float = CHAOS_SECONDS
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run did, or what it found."""
+
+    seed: int
+    steps: int
+    committed: int
+    epochs: int
+    faults: int
+    seen: Mapping[str, int]
+    violation: str | None = None
+    trace: tuple[str, ...] = ()
+
+
+class Run:
+    """One seed."""
+
+    def __init__(self, seed: int, options: Options, kinds: Kinds | None = None, *, trace: bool = False) -> None:
+        self.seed, self.options = seed, options
+        self.rng = random.Random(f"partitions/{seed}")
+        factor = options.replication_factor or self.rng.choice((1, 2, 3, 3, 3, 5))
+        level = self.rng.choice((0.0, 0.3, 1.0))
+        rates = Rates(drop=level * self.rng.uniform(0, 0.2), duplicate=self.rng.uniform(0, 0.2), slow=self.rng.uniform(0, 0.06),
+                      crash_between=self.rng.choice((0.0, 0.003, 0.012)))
+        self.world = World(self.rng, factor + self.rng.randint(0, 1), factor, kinds or Kinds(), rates, [] if trace else None,
+                           entries_max=self.rng.choice((1, 3, 20)))
+        self.factor, self.healing, self.faults = factor, False, 0
+        self.world.stale = self.rng.choice((0.0, 0.3))
+        self.world.misled, self.world.restless = self.rng.choice((0.0, 0.05)), self.rng.choice((0.0, 0.05))
+        self.producers = [Producer(self.world, number, pause_seconds=pick(self.rng)) for number in range(1, 3)]
+        self.consumers = [Consumer(self.world, f"#{number}", name, pause_seconds=pick(self.rng)) for number, name in ((1, "a"), (1, "b"), (2, "c"))]
+        self.world.on_answers = self._answered
+        self.coordinators = [Coordinator(self.world, name) for name in ("m1", "m2")]
+        self.pace = self.rng.uniform(0.1, 0.5)
+        for loop in (self._nemesis, self._retention):
+            self.world.at(self.rng.uniform(0.3, 0.8), loop)
+
+    def go(self) -> Result:
+        """Run it to its end."""
+        world, violation = self.world, None
+        try:
+            world.run_until(self.options.seconds)
+            self._heal()
+            converged = world.run_until(world.now + HEAL_SECONDS, self.has_converged)
+            require(converged, "convergence", f"not reached within {HEAL_SECONDS} s after healing: {self.status()}")
+        except (Violation, LogFaultError) as error:
+            violation = str(error)
+            world.note(f"VIOLATION {violation}")
+        return Result(self.seed, world.steps, len(world.checker.ledger), len(world.checker.leaders), self.faults, dict(world.checker.seen),
+                      violation, tuple(world.trace or ()))
+
+    def _answered(self, wait: Waiting, outcome: object) -> None:
+        request = wait.request
+        if outcome is None:
+            return  # unknown: the client's timer repeats it
+        clients = self.producers if isinstance(request, AppendRequest) else self.consumers
+        for client in clients:
+            if client.owns(request):
+                client.answered(request, outcome)  # type: ignore[arg-type]
+
+    # --- faults ---
+
+    def _nemesis(self) -> None:
+        if self.healing:
+            return
+        faults = (self._crash, self._crash_all, self._cut, self._mend, self._lose_disk, self._stop_coordinator, self._jump)
+        self.rng.choices(faults, (4, 1, 4, 3, 2, 3, 1))[0]()
+        self.faults += 1
+        self.world.at(self.rng.uniform(0.2, 1.8) * self.pace, self._nemesis)
+
+    def _alive(self) -> list[int]:
+        return [broker_id for broker_id, broker in self.world.brokers.items() if not broker.lost]
+
+    def _crash(self) -> None:
+        up = [broker_id for broker_id in self._alive() if self.world.brokers[broker_id].up]
+        if up:
+            broker_id = self.rng.choice(up)
+            self.world.crash(broker_id, database=self.rng.random() < 0.5)
+            self.world.at(self.rng.uniform(0.01, 0.8), self.world.start, broker_id)
+
+    def _crash_all(self) -> None:
+        for broker_id in self._alive():
+            if self.world.brokers[broker_id].up:
+                self.world.crash(broker_id, database=self.rng.random() < 0.5)
+                self.world.at(self.rng.uniform(0.01, 0.3), self.world.start, broker_id)
+
+    def _cut(self) -> None:
+        nodes = [*self._alive(), "m1", "m2"]
+        side = set(self.rng.sample(nodes, self.rng.randint(1, len(nodes) - 1)))
+        pairs = {(a, b) for a in nodes for b in nodes if (a in side) != (b in side)}
+        if self.rng.random() < 0.3:
+            pairs = {(a, b) for a, b in pairs if a in side}  # one direction only
+        self.world.cut = pairs
+        self.world.note(f"cut {sorted(map(str, side))}")
+
+    def _mend(self) -> None:
+        self.world.cut = set()
+        self.world.note("mended")
+
+    def _lose_disk(self) -> None:
+        """No more disks than a majority of the voters can spare: a slot that has no caught-up disk is lost already."""
+        row = self.world.row()
+        assert row is not None
+        slots = len(row["voters"])
+        missing = sum(1 for broker, disk_id in row["voters"].items() if disk_id is None or self.world.brokers[int(broker)].lost)
+        if row["status"] == "ACTIVE" and slots >= self.factor and missing < (slots - 1) // 2 and self._settled(row):
+            self.world.lose_disk(self.rng.choice([int(broker) for broker, disk_id in row["voters"].items()
+                                                  if disk_id is not None and not self.world.brokers[int(broker)].lost]))
+
+    def _settled(self, row: Mapping[str, object]) -> bool:
+        """Whether every voter that is there is one by the leader's own belief too, so that no change is half done."""
+        leader = self.world.brokers.get(row["leader"])  # type: ignore[call-overload]
+        return leader is not None and leader.disk.head.leader_epoch == row["epoch"] and leader.marker_committed()
+
+    def _stop_coordinator(self) -> None:
+        self.rng.choice(self.coordinators).crash()
+
+    def _jump(self) -> None:
+        self.world.skew[self.rng.choice(self._alive())] = self.rng.randint(-60_000_000, 60_000_000)
+
+    def _retention(self) -> None:
+        """Logs begin later now and then, each replica's for itself, at a request's border that is folded."""
+        if self.healing:
+            return
+        broker_id = self.rng.choice(self._alive())
+        disk = self.world.brokers[broker_id].disk
+        applied = min(disk.head.applied_lsn, disk.log.end)
+        if disk.head.seeding_until is None and applied > disk.log.start and self._handed_out(disk) >= disk.border(applied).offset:
+            self.world.note(f"{broker_id} drops what lies below {applied}")
+            disk.trim(applied)
+            self.world.checker.seen["logs trimmed"] += 1
+        self.world.at(self.rng.uniform(0.2, 1.5), self._retention)
+
+    def _handed_out(self, disk: object) -> int:
+        """What every consumer has consumed: only that is dropped here, so that none is told that its messages are gone."""
+        return min((len(self.world.checker.handed.get(name, ())) for name in ("#1", "#2")), default=0)
+
+    # --- the end ---
+
+    def _heal(self) -> None:
+        self.healing = True
+        self.world.rates = Rates()
+        self.world.stale = self.world.misled = self.world.restless = 0.0
+        self.world.cut = set()
+        self.world.note("healed")
+        for broker_id in self._alive():
+            self.world.start(broker_id)
+        for client in self.producers:
+            client.finishing = True
+        for consumer in self.consumers:
+            consumer.pause_seconds = 0.02
+        for coordinator in self.coordinators:
+            coordinator.restart()
+
+    def has_converged(self) -> bool:
+        """One leader, as many voters as wanted, all equal; every request answered, everything handed out."""
+        row, world = self.world.row(), self.world
+        assert row is not None
+        if row["status"] != "ACTIVE" or not all(producer.done for producer in self.producers) or row["learners"]:
+            return False
+        voters = {int(broker): disk_id for broker, disk_id in row["voters"].items()}
+        if len(voters) != self.factor or any(disk_id is None or world.brokers[broker].lost for broker, disk_id in voters.items()):
+            return False
+        length = len(world.checker.ledger)
+        heads = [world.brokers[broker].disk.head for broker in voters]
+        if any((head.end.lsn, head.commit_lsn, head.applied_lsn) != (length, length, length) for head in heads):
+            return False
+        records = world.checker.records()
+        return all(len(world.checker.handed.get(name, ())) == records for name in ("#1", "#2")) or not records
+
+    def status(self) -> str:
+        """Where everybody stands."""
+        brokers = {broker_id: (broker.up, broker.lost, broker.disk.head.promised_epoch, broker.disk.head.leader_epoch, broker.disk.log.start,
+                               broker.disk.log.end, broker.disk.head.commit_lsn, broker.disk.head.applied_lsn, broker.disk.head.seeding_until)
+                   for broker_id, broker in self.world.brokers.items()}
+        return (f"{self.world.row()} ledger {len(self.world.checker.ledger)} open {[len(one.open) for one in self.producers]} "
+                f"handed { {name: len(of) for name, of in self.world.checker.handed.items()} } brokers {brokers} topic {TOPIC_ID}")
+
+
+def run_seed(seed: int, options: Options | None = None, kinds: Kinds | None = None, *, trace: bool = False) -> Result:
+    """One schedule from its seed."""
+    return Run(seed, options or Options(), kinds, trace=trace).go()

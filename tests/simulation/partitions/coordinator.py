@@ -1,0 +1,152 @@
+"""A manager that believes that it runs the elections. Two of them may believe so at once, and either may stop in the middle of anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.core.replica import Appointment
+from manager.cluster import commands
+from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, election_due
+from manager.cluster.reassignment import ChangeVoters, next_step
+from myqueue.errors import MyQueueError
+from tests.simulation.partitions.broker import Promised
+from tests.simulation.partitions.disk import PARTITION
+from tests.simulation.partitions.world import TOPIC_ID, World
+
+TURN_SECONDS = 0.08
+GATHER_SECONDS = 0.04  # after a majority promised, for the others
+RETRY_SECONDS = 0.4
+
+
+class Coordinator:
+    """Remembers nothing over a stop."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.rng, self.name, self.life, self.up = world, world.rng, name, 0, False
+        self.start()
+
+    def start(self) -> None:
+        self.up, self.life = True, self.life + 1
+        self.ballot: Ballot | None = None
+        self.deciding = False
+        self.began_at = 0.0
+        self.told = 0  # the epoch whose leader has taken its appointment
+        self.told_learners: tuple[int, ...] | None = None
+        self.status: tuple[int, bool, frozenset[int]] | None = None  # epoch, settled, learners that caught up
+        self.row: dict[str, Any] = {}
+        self.world.at(self.rng.uniform(0, TURN_SECONDS), self._turn, self.life)
+
+    def crash(self) -> None:
+        """Stop, and start again a while later."""
+        if self.up:
+            self.world.note(f"{self.name} stops")
+            self.up, self.life = False, self.life + 1
+            self.world.at(self.rng.uniform(0.02, 0.8), self.restart)
+
+    def restart(self) -> None:
+        if not self.up:
+            self.world.note(f"{self.name} starts")
+            self.start()
+
+    # --- a turn ---
+
+    def _turn(self, life: int) -> None:
+        if life != self.life:
+            return
+        if not self.row or self.rng.random() >= self.world.stale:
+            self.row = dict(self.world.row() or {})
+        replicas, outlook = self._replicas(), self._outlook()
+        mine = self.ballot is not None and self.ballot.epoch == replicas.epoch and self.world.now - self.began_at < RETRY_SECONDS
+        if election_due(replicas, outlook, begun_here=mine):
+            self._begin(replicas, replicas.voters)
+        elif not replicas.electing and replicas.leader is not None:
+            self._look_after(replicas, outlook)
+        self.world.at(TURN_SECONDS * self.rng.uniform(0.7, 1.3), self._turn, life)
+
+    def _replicas(self) -> Replicas:
+        row = self.row
+        return Replicas(PARTITION, row["epoch"], row["status"] == "ELECTING", row["leader"], _by_id(row["voters"]), tuple(row["learners"]),
+                        row["replication_factor"])
+
+    def _outlook(self) -> Outlook:
+        """What it believes of the brokers, now and then wrongly."""
+        brokers = {row["broker_id"]: Broker(row["broker_id"], row["disk_id"]) for row in self.world.metadata.find("broker")}
+        lost = frozenset(one for one, broker in self.world.brokers.items() if broker.lost)
+        dead = {one for one, broker in self.world.brokers.items() if not broker.up}
+        if self.rng.random() < self.world.misled:
+            dead ^= {self.rng.choice(sorted(brokers))}
+        return Outlook(brokers, frozenset(dead), lost)
+
+    def _look_after(self, replicas: Replicas, outlook: Outlook) -> None:
+        leader, epoch = replicas.leader, replicas.epoch
+        assert leader is not None
+        if self.told != epoch or self.told_learners != replicas.learners:
+            appointment = Appointment(epoch, replicas.voters, replicas.replication_factor, replicas.learners)
+            self._call(leader, lambda: self.world.brokers[leader].appoint(appointment),
+                       lambda answer: self._appointed(epoch, replicas.learners, answer))
+            return
+        status = self.status if self.status is not None and self.status[0] == epoch else (epoch, False, frozenset())
+        step = next_step(replicas, outlook, settled=status[1], caught_up=status[2], held={})
+        if isinstance(step, ChangeVoters):
+            self.world.checker.seen["voters changed"] += 1
+            self._begin(replicas, step.voters)
+        elif step is not None:
+            item = commands.Learners(TOPIC_ID, 0, epoch, step.learners)
+            self._propose(commands.SetLearners((item,)))
+        elif self.rng.random() < self.world.restless:
+            self._begin(replicas, replicas.voters)  # as to move a leadership
+        self._call(leader, lambda: self.world.brokers[leader].status(), self._learn_status)
+
+    def _appointed(self, epoch: int, learners: tuple[int, ...], answer: Any) -> None:
+        if not isinstance(answer, MyQueueError):
+            self.told, self.told_learners = epoch, learners
+
+    def _learn_status(self, answer: Any) -> None:
+        if not isinstance(answer, MyQueueError):
+            self.status = answer
+
+    # --- an election ---
+
+    def _begin(self, replicas: Replicas, voters: Any) -> None:
+        item = commands.BeginElection(TOPIC_ID, 0, replicas.epoch, {str(one): disk for one, disk in voters.items()})
+        answer = self._propose(commands.BeginElections((item,)))
+        if not answer["ok"]:
+            return
+        self.world.checker.seen["elections"] += 1
+        self.ballot, self.deciding, self.began_at = Ballot(answer["epoch"], dict(voters)), False, self.world.now
+        epoch = answer["epoch"]
+        self.world.note(f"{self.name} begins epoch {epoch} with {dict(voters)}")
+        for broker_id in voters:
+            if broker_id in self.world.brokers:
+                self._call(broker_id, lambda one=broker_id: self.world.brokers[one].promise(epoch),
+                           lambda answer, one=broker_id: self._promised(epoch, one, answer))
+
+    def _promised(self, epoch: int, broker_id: int, answer: Any) -> None:
+        if self.ballot is None or self.ballot.epoch != epoch or not isinstance(answer, Promised):
+            return
+        promise = Promise(answer.disk_id, answer.end_epoch, answer.end_lsn, answer.commit_lsn, answer.seeding)
+        self.ballot = self.ballot.with_promise(broker_id, promise)
+        if self.ballot.is_decided() and not self.deciding:
+            self.deciding = True
+            self.world.at(self.rng.uniform(0, GATHER_SECONDS), self._decide, self.life, epoch)
+
+    def _decide(self, life: int, epoch: int) -> None:
+        if life != self.life or self.ballot is None or self.ballot.epoch != epoch:
+            return
+        leader = choose_leader(self.ballot, {}, preferred=self.rng.choice([None, *self.ballot.voters]))
+        if leader is not None:
+            self.world.note(f"{self.name} appoints {leader} for epoch {epoch}")
+            self._propose(commands.AppointLeaders((commands.AppointLeader(TOPIC_ID, 0, epoch, leader),)))
+
+    # --- ways out ---
+
+    def _propose(self, command: commands.Command) -> dict[str, Any]:
+        return self.world.propose(command).reply["result"]["items"][0]
+
+    def _call(self, broker_id: int, do: Any, told: Any) -> None:
+        life = self.life
+        self.world.call(self.name, broker_id, do, lambda answer: told(answer) if life == self.life else None)
+
+
+def _by_id(voters: dict[str, str | None]) -> dict[int, str | None]:
+    return {int(one): disk for one, disk in voters.items()}
