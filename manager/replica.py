@@ -81,7 +81,7 @@ class Replica:
         if self._role.is_write_manager:
             self.require(self.confirmed_index())
         else:
-            self._catch_up(fresh=True)
+            self._catch_up()
 
     def confirmed_index(self) -> int:
         """On the leader: an index that holds all that was committed when this was called, confirmed by a round of a majority.
@@ -130,7 +130,9 @@ class Replica:
             return self._load()
 
     def certain(self, look: Callable[[Catalogue], T]) -> T:
-        """Look something up; what is not found is looked up once more after catching up with the write manager.
+        """Look something up; what is not found is looked up once more after a fresh read, on the write manager too.
+
+        A leader that was just elected may not have applied yet what was acknowledged before it, and one that was replaced does not know it.
 
         Raises:
             NotFoundError: it was not there either.
@@ -139,9 +141,8 @@ class Replica:
         try:
             return look(self.catalogue())
         except NotFoundError:
-            if self._role.is_write_manager:
-                raise
-        self._catch_up()
+            pass  # perhaps only here
+        self.catch_up_fresh()
         return look(self.catalogue())
 
     def check_producer(self, producer_id: int, topic_id: int, name: str) -> None:
@@ -174,13 +175,13 @@ class Replica:
         self._cached = (stamp, catalogue)
         return catalogue
 
-    def _catch_up(self, *, fresh: bool = False) -> None:
+    def _catch_up(self) -> None:
         """Ask the leader how far it is, and wait for that; an election is waited for too."""
         end = self._clock.monotonic() + self._wait_seconds
         while True:
             stamp = self._signals.stamp(sig.CATALOGUE)
             try:
-                index = self._peers.heartbeats(self._role.require_leader(), [], fresh=fresh).version
+                index = self._peers.heartbeats(self._role.require_leader(), [], fresh=True).version
                 break
             except MyQueueError as error:
                 left = end - self._clock.monotonic()
