@@ -12,7 +12,7 @@ from myqueue.protocol.fold import LogState, OffsetCommit
 from myqueue.protocol.types import PartitionId
 
 from . import consumers, producers
-from .log_store import NOTHING, Wanted
+from .log_store import NOTHING, Head, Wanted
 
 FROM_HEAD = "FROM partition_state p JOIN partition_commit c USING (topic_id, partition)"
 WHERE_PARTITION = "WHERE p.topic_id = %(topic_id)s AND p.partition = %(partition)s"
@@ -50,6 +50,19 @@ def fold(cursor: Any, partition: PartitionId, applied: int, end: int) -> int:
                   (SET_APPLIED, (folded, *partition))]
     cursor.execute("; ".join(text for text, _ in statements), [value for _, values in statements for value in values])
     return folded
+
+
+def committed_offset(cursor: Any, partition: PartitionId, head: Head, consumer: str) -> int | None:
+    """A consumer's offset by all that is committed, folded or not yet."""
+    wanted = Wanted(consumers=frozenset({consumer}))
+    cursor.execute(f"SELECT {wanted_sql(wanted)}", parameters(partition, wanted))
+    state = state_of(cursor.fetchone())
+    cursor.execute(ABOVE_APPLIED, (*partition, head.applied_lsn, head.commit_lsn))
+    for first, record_count, body in map(request_of, cursor.fetchall()):
+        if first.kind == OFFSET_COMMIT:
+            state.fold(first, record_count, body)
+    known = state.consumers.get(consumer)
+    return None if known is None else known.next_offset
 
 
 def state_of(row: Sequence[Any]) -> LogState:

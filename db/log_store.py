@@ -204,7 +204,7 @@ class LogStore(Protocol):
         """
 
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
-        """The committed offset of a consumer; None where it has none."""
+        """The offset of a consumer by all that is committed, folded or not; None where it has none."""
 
     def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:
         """Heads and committed offsets of one consumer over several partitions; those not held here are missing."""

@@ -173,7 +173,9 @@ class MemoryLogStore:
         return Slice(b"".join(body), records, log.head.start_offset, log.head.commit_offset, log.head.promised_epoch)
 
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
-        known = self._log(partition).folded.consumers.get(consumer)
+        log = self._log(partition)
+        behind = [entry for entry in log.entries if log.head.applied_lsn <= entry.head.lsn < log.head.commit_lsn]
+        known = _fold(log.folded.copy(), behind).consumers.get(consumer)
         return None if known is None else known.next_offset
 
     def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:

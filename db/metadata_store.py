@@ -21,7 +21,7 @@ STATE = "SELECT cluster_id, applied_index FROM raft_state"
 MEMBERS = "SELECT node_id, url, disk_id::text, voter FROM member ORDER BY node_id"
 BROKERS = "SELECT broker_id, disk_id::text, host, port, status, database FROM broker ORDER BY broker_id"
 TOPICS = "SELECT topic_id, name, replication_factor, config, created_at FROM topic ORDER BY name"
-PARTITIONS = "SELECT topic_id, partition, replication_factor, epoch, status, leader, voters FROM partition ORDER BY topic_id, partition"
+PARTITIONS = "SELECT topic_id, partition, replication_factor, epoch, status, leader, voters, learners FROM partition ORDER BY topic_id, partition"
 IS_PRODUCER = "SELECT 1 FROM producer WHERE producer_id = %s AND topic_id = %s"
 IS_CONSUMER = "SELECT 1 FROM consumer WHERE consumer_id = %s AND topic_id = %s"
 HEARTBEATS = """SELECT type, actor_id, extract(epoch FROM clock_timestamp() - last_updated_time)::float8,
@@ -138,6 +138,7 @@ class PartitionRow(NamedTuple):
     status: str
     leader: int | None
     voters: Row
+    learners: Sequence[int] = ()
 
 
 class MemberRow(NamedTuple):

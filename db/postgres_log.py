@@ -361,11 +361,15 @@ class PostgresLogStore:
     def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:
         topic_ids, numbers = [one.topic_id for one in partitions], [one.partition for one in partitions]
         with self._reading() as cursor:
-            cursor.execute(consumers.OFFSETS, (consumer, topic_ids, numbers))
-            offsets = {PartitionId(*row[:2]): row[2] for row in cursor.fetchall()}
             cursor.execute(f"""SELECT {HEAD}, topic_id, partition {FROM_HEAD}
                                WHERE (topic_id, partition) IN (SELECT unnest(%s::bigint[]), unnest(%s::int[]))""", (topic_ids, numbers))
-            return {PartitionId(*row[HEAD_COLUMNS:]): (_head(row), offsets.get(PartitionId(*row[HEAD_COLUMNS:]))) for row in cursor.fetchall()}
+            heads = {PartitionId(*row[HEAD_COLUMNS:]): _head(row) for row in cursor.fetchall()}
+            cursor.execute(consumers.OFFSETS, (consumer, topic_ids, numbers))
+            offsets = {PartitionId(*row[:2]): row[2] for row in cursor.fetchall()}
+            # Behind the fold there may be more that is committed. The heads were read first: what is folded meanwhile is folded twice, to the same.
+            offsets |= {partition: folding.committed_offset(cursor, partition, head, consumer)
+                        for partition, head in heads.items() if head.applied_lsn < head.commit_lsn}
+            return {partition: (head, offsets.get(partition)) for partition, head in heads.items()}
 
     def topic_id(self, topic: str) -> int | None:
         with self._reading() as cursor:

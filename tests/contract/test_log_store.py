@@ -303,6 +303,7 @@ def test_the_commit_position_rises_by_itself_and_never_falls(store: LogStore):
     assert store.fold(PARTITION) is False
     assert (store.head(PARTITION).applied_lsn, store.consumer_offset(PARTITION, "#1")) == (start + 1, None)
     store.advance(PARTITION, start + 2, 1)
+    assert store.consumer_offset(PARTITION, "#1") == 0, "committed, though not folded yet"
     assert store.fold(PARTITION) is False
     assert store.consumer_offset(PARTITION, "#1") == 0
     with store.locked(PARTITION, Wanted(producers=frozenset({sequence(0).producer_id}))) as held:
