@@ -33,14 +33,14 @@ GROUPS = (
     Group("cluster", "cluster", "start, watch and stop a cluster on this machine"),
     Group("demo", "demo", "start a cluster, send files through it, check every count"),
     Group("bench", "bench", "measure the SDK against a cluster of its own"),
-    Group("topics", "topics", "list, create and describe topics"),
+    Group("topics", "topics", "list, create, describe and recover topics"),
     Group("produce", "produce", "send lines or files as messages"),
     Group("consume", "consume", "write a topic's messages to standard output or a file"),
     Group("lag", "lag", "show how far a consumer is"),
     Group("brokers", "brokers", "show the brokers"),
     Group("managers", "managers", "show, add and remove managers"),
     Group("audit", "audit", "check everything that is stored; exit codes 0 clean, 1 findings, 2 incomplete, 3 usage"),
-    Group("health", "health", "show who was heard of lately; exit code 1 where a broker or manager is not alive"),
+    Group("health", "health", "show who was heard of lately, and partitions in trouble; exit code 1 where something is not well"),
 )
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 

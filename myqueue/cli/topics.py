@@ -1,8 +1,9 @@
-"""``myqueue topics``: list, create, describe."""
+"""``myqueue topics``: list, create, describe, recover."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -10,12 +11,13 @@ from . import render
 from .connecting import add_bootstrap, admin, existing, number
 
 COLUMNS = ("topic", "topic_id", "partitions", "replication_factor")
+RECOVERY_COLUMNS = ("partition", "epoch", "survivors", "gone", "kept_to_offset", "loss")
 PARTITION_COLUMNS = ("partition", "leader", "replicas", "epoch", "status", "start_offset", "end_offset")
 
 
 def add_parser(groups: Any) -> None:
     """A command for each thing one does with topics."""
-    text = "list, create and describe topics"
+    text = "list, create, describe and recover topics"
     parser = groups.add_parser("topics", help=text, description=text)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
@@ -31,10 +33,26 @@ def add_parser(groups: Any) -> None:
     create = command("create", _create, "create a topic", json=False)
     create.add_argument("topic", metavar="TOPIC", help="1 to 249 of A-Z a-z 0-9 . _ -")
     create.add_argument("--partitions", type=number(1), default=1, metavar="N", help="default: 1")
-    create.add_argument("--replication-factor", type=number(1), default=1, metavar="N", help="default: 1")
+    create.add_argument("--replication-factor", type=number(1), metavar="N",
+                        help="replicas of each partition (default: one on each live broker, at most 3)")
     create.add_argument("--if-not-exists", action="store_true", help="succeed where the topic is there already")
     describe = command("describe", _describe, "show a topic's partitions with leaders and offsets")
     describe.add_argument("topic", metavar="TOPIC")
+    recover = command("recover", _recover, "show what is left of partitions without a majority of their replicas; let them go on without the rest")
+    recover.add_argument("topic", metavar="TOPIC")
+    recover.add_argument("--partition", type=number(0), action="append", metavar="N", help="only this one; may be repeated")
+    recover.add_argument("--accept-loss", action="store_true", help="go on: what only the brokers that are gone hold is lost for good")
+
+
+def _recover(arguments: argparse.Namespace) -> int:
+    with admin(arguments) as client:
+        topic = existing(client, arguments.topic)
+        rows = client.recover(topic, arguments.partition) if arguments.accept_loss else client.recovery(topic)
+    render.show(rows, RECOVERY_COLUMNS, as_json=arguments.json, nothing=f"every partition of {topic} has the majority of its replicas")
+    if rows and not arguments.accept_loss:
+        print("nothing was changed: bring the brokers back, or say --accept-loss", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _list(arguments: argparse.Namespace) -> int:

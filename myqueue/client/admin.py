@@ -65,15 +65,20 @@ class AdminClient:
     def __repr__(self) -> str:
         return f"AdminClient({self._connection!r})"
 
-    def create_topic(self, topic: str, *, partitions: int = 1, replication_factor: int = 1, config: Mapping[str, Any] | None = None,
+    def create_topic(self, topic: str, *, partitions: int = 1, replication_factor: int | None = None, config: Mapping[str, Any] | None = None,
                      exist_ok: bool = False) -> TopicDescription:
         """Create a topic.
+
+        Args:
+            replication_factor: replicas of each partition; by default as many as brokers are alive, at most three.
 
         Raises:
             TopicExistsError: it is there already; with ``exist_ok`` what is there is returned instead, whatever its partitions.
             OutcomeUnknownError: nobody knows whether it was created; asking again is safe.
         """
-        body = {"topic": check_topic_name(topic), "partitions": partitions, "replication_factor": replication_factor, "config": dict(config or {})}
+        body = {"topic": check_topic_name(topic), "partitions": partitions, "config": dict(config or {})}
+        if replication_factor is not None:
+            body["replication_factor"] = replication_factor
         try:
             # An answer that was lost would come back as "exists": not repeated on its own.
             return _topic(self._connection.call("POST", routes.TOPICS, json=body, repeatable=False))
@@ -119,6 +124,19 @@ class AdminClient:
             OutcomeUnknownError: look at ``managers()``.
         """
         self._connection.call("DELETE", routes.MANAGER.format(node_id=node_id), repeatable=False)
+
+    def recovery(self, topic: str) -> list[dict[str, Any]]:
+        """The partitions that have lost the majority of their replicas: what survives of each and what may be lost without the rest."""
+        return list(self._get(routes.RECOVERY.format(topic=check_topic_name(topic)))["partitions"])
+
+    def recover(self, topic: str, partitions: Sequence[int] | None = None) -> list[dict[str, Any]]:
+        """Let partitions without a majority (by default all of the topic's) go on with the replicas that are left. What only the others held is lost.
+
+        Raises:
+            RefusedError: one of them has its majority, or nothing is left of it. Nothing was done.
+        """
+        body: dict[str, Any] = {"accept_loss": True, **({} if partitions is None else {"partitions": list(partitions)})}
+        return list(self._connection.call("POST", routes.RECOVERY.format(topic=check_topic_name(topic)), json=body, repeatable=False)["partitions"])
 
     def offsets(self, topic: str) -> dict[TopicPartition, OffsetRange]:
         """Each partition's earliest offset and committed end, as its leader knows them. Raises UnknownTopicError."""
