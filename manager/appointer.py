@@ -15,11 +15,11 @@ from typing import Any
 from db.metadata_store import PartitionRow
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, appointment
-from manager.cluster.draft import BrokerRegistered, Event, TopicDeleted
+from manager.cluster.draft import BrokerRegistered, Event, MajorityForced, TopicDeleted
 from manager.node import signals as sig
 from manager.node.signals import Signals
 from manager.replica import Replica
-from myqueue.errors import MyQueueError, UnavailableError
+from myqueue.errors import MyQueueError, RefusedError, UnavailableError
 from myqueue.protocol.types import NodeAddress
 
 BATCH = 500  # appointments in one call
@@ -35,6 +35,7 @@ class Appointer:
     def __init__(self, *, replica: Replica, brokers: Brokers, signals: Signals) -> None:
         self._replica, self._brokers, self._signals = replica, brokers, signals
         self._taken: dict[int, set[Place]] = {}
+        self._refused: dict[Place, str] = {}  # by leaders that say they cannot lead: somebody else has to
         self._to_drop: dict[int, set[int]] = {}
         self._trouble: dict[int, str] = {}  # the last failure's code, so that each is logged once
         self._lock = threading.Lock()
@@ -45,6 +46,9 @@ class Appointer:
             for event in events:
                 if isinstance(event, BrokerRegistered):
                     self._taken.pop(event.broker_id, None)
+                elif isinstance(event, MajorityForced):
+                    _log.critical("partition %d/%d goes on without the replicas on brokers %s by an operator's decision: what only they held is lost",
+                                  event.topic_id, event.partition, list(event.left_out), extra={"epoch": event.epoch})
                 elif isinstance(event, TopicDeleted):
                     for broker_id in event.brokers:
                         self._to_drop.setdefault(broker_id, set()).add(event.topic_id)
@@ -52,7 +56,11 @@ class Appointer:
     def begin(self) -> None:
         """This manager begins to lead: what brokers have taken meanwhile is not known."""
         with self._lock:
-            self._taken = {}
+            self._taken, self._refused = {}, {}
+
+    def is_refused(self, row: PartitionRow) -> bool:
+        """Whether the partition's leader said that it cannot lead in its present epoch."""
+        return _place(row) in self._refused
 
     def has(self, broker_id: int, row: PartitionRow) -> bool:
         """Whether a broker is known to have taken a partition in its present epoch."""
@@ -67,10 +75,12 @@ class Appointer:
         for first in range(0, len(batch), BATCH):
             part = batch[first:first + BATCH]
             results = self._brokers.appoint(broker_id, address, [body for _, body in part])
+            refused = [result for result in results if not result.get("ok")]
             with self._lock:
                 self._taken.setdefault(broker_id, set()).update(
                     _place(row) for (row, _), result in zip(part, results, strict=True) if result.get("ok"))
-            refused = [result for result in results if not result.get("ok")]
+                self._refused |= {_place(row): str(result.get("error")) for (row, _), result in zip(part, results, strict=True)
+                                  if _code(result) == RefusedError.code}
             if refused:
                 raise UnavailableError(f"broker-{broker_id} has not taken {len(refused)} partition(s): {refused[0].get('error')}",
                                        component=f"broker-{broker_id}")
@@ -126,6 +136,11 @@ class Appointer:
             if left:
                 self._to_drop[broker_id] = left
         return not left
+
+
+def _code(result: Mapping[str, Any]) -> str | None:
+    error = result.get("error")
+    return error.get("code") if isinstance(error, dict) else None
 
 
 def _place(row: PartitionRow) -> Place:

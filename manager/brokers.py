@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from manager.node.transport import named
 from myqueue.client.transport import Transport, call
+from myqueue.clock import Clock, SystemClock
 from myqueue.errors import MyQueueError
 from myqueue.protocol import routes
 from myqueue.protocol.types import NodeAddress, PartitionId
@@ -19,8 +20,8 @@ PARALLEL_CALLS_MAX = 32
 class Brokers:
     """Speaks with brokers wherever they are. Every call is bounded, and only what is harmless twice is repeated."""
 
-    def __init__(self, transport: Transport, *, timeout_seconds: float) -> None:
-        self._transport, self._timeout_seconds = transport, timeout_seconds
+    def __init__(self, transport: Transport, *, timeout_seconds: float, clock: Clock | None = None) -> None:
+        self._transport, self._timeout_seconds, self._clock = transport, timeout_seconds, clock or SystemClock()
         self._pool = ThreadPoolExecutor(PARALLEL_CALLS_MAX, thread_name_prefix="brokers")
 
     def close(self) -> None:
@@ -35,8 +36,34 @@ class Brokers:
         return self._call(f"broker-{broker_id}", address, "POST", routes.I_APPOINT, {"appointments": list(appointments)},
                           timeout_seconds=timeout_seconds, repeatable=True)["results"]
 
-    def drop(self, broker_id: int, address: NodeAddress, topic_ids: Sequence[int]) -> None:
-        self._call(f"broker-{broker_id}", address, "POST", routes.I_DROP, {"topic_ids": list(topic_ids)}, repeatable=True)
+    def promise(self, broker_id: int, address: NodeAddress, promises: Sequence[Mapping[str, Any]], *, timeout_seconds: float) -> list[dict[str, Any]]:
+        """Ask a replica to promise epochs; a repeat is answered again. One result per promise."""
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_PROMISE, {"promises": list(promises)},
+                          timeout_seconds=timeout_seconds, repeatable=True)["results"]
+
+    def learners(self, broker_id: int, address: NodeAddress, learners: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Tell a leader who learns from it. One result per partition."""
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_LEARNERS, {"learners": list(learners)}, repeatable=True)["results"]
+
+    def status(self, broker_id: int, address: NodeAddress, partitions: Sequence[PartitionId] | None = None, *,
+               timeout_seconds: float | None = None) -> list[dict[str, Any]]:
+        """How some partitions are on a broker, those that it holds of them; without any, all that it holds."""
+        body = {} if partitions is None else {"partitions": [list(partition) for partition in partitions]}
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_STATUS, body, timeout_seconds=timeout_seconds,
+                          repeatable=True)["partitions"]
+
+    def drop(self, broker_id: int, address: NodeAddress, topic_ids: Sequence[int], partitions: Sequence[PartitionId] = ()) -> None:
+        """Have topics, and single partitions of others, forgotten with all that they hold."""
+        body = {"topic_ids": list(topic_ids), "partitions": [list(partition) for partition in partitions]}
+        self._call(f"broker-{broker_id}", address, "POST", routes.I_DROP, body, repeatable=True)
+
+    def is_ready(self, address: NodeAddress, *, timeout_seconds: float) -> bool:
+        """Whether a broker says in time that it can do its part."""
+        try:
+            call(self._transport, "GET", address.url + routes.READYZ, read_timeout_seconds=timeout_seconds, repeatable=False)
+        except MyQueueError:
+            return False
+        return True
 
     def append(self, broker_id: int, address: NodeAddress, partition: PartitionId, record: Mapping[str, Any]) -> dict[str, Any]:
         return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_RECORDS, partition), {"records": [record]})
@@ -57,6 +84,24 @@ class Brokers:
         if len(calls) == 1:
             return [_outcome(calls[0])]
         return list(self._pool.map(_outcome, calls))
+
+    def as_they_come(self, calls: Sequence[Callable[[], T]], *, timeout_seconds: float,
+                     late_seconds: Callable[[], float | None]) -> Iterator[tuple[int, T | MyQueueError]]:
+        """Make several calls side by side: (which one, its answer or error) as each ends, as many as end in time.
+
+        Args:
+            late_seconds: asked after each: None to go on, or how long the rest is still waited for.
+        """
+        futures = {self._pool.submit(_outcome, make): number for number, make in enumerate(calls)}
+        end = self._clock.monotonic() + timeout_seconds
+        while futures:
+            done, _ = wait(futures, timeout=max(0.0, end - self._clock.monotonic()), return_when=FIRST_COMPLETED)
+            if not done:
+                return
+            for future in done:
+                yield futures.pop(future), future.result()
+            late = late_seconds()
+            end = end if late is None else min(end, self._clock.monotonic() + late)
 
     def _call(self, component: str, address: NodeAddress, method: str, path: str, body: Any, *, timeout_seconds: float | None = None,
               repeatable: bool = False) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from db.metadata_store import BrokerRow, CatalogueRows, MemberRow, PartitionRow, TopicRow
+from manager.cluster.election import Replicas
 from myqueue.errors import UnavailableError, UnknownBrokerError, UnknownPartitionError, UnknownTopicError
 from myqueue.protocol.types import ClusterSnapshot, NodeAddress, PartitionId, PartitionInfo, TopicPartition
 
@@ -113,4 +114,10 @@ def replicas(row: PartitionRow) -> tuple[int, ...]:
 def appointment(topic: Topic, row: PartitionRow) -> dict[str, Any]:
     """What a leader is told of its partition."""
     return {"topic_id": topic.topic_id, "topic": topic.name, "config": topic.row.config, "partition": row.partition, "epoch": row.epoch,
-            "replication_factor": row.replication_factor, "voters": row.voters}
+            "replication_factor": row.replication_factor, "voters": row.voters, "learners": list(row.learners)}
+
+
+def replicas_of(row: PartitionRow) -> Replicas:
+    """The row as the rules of elections see it."""
+    voters = {int(broker_id): disk_id for broker_id, disk_id in row.voters.items()}
+    return Replicas(partition_id(row), row.epoch, row.status == "ELECTING", row.leader, voters, tuple(row.learners), row.replication_factor)

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from db.metadata_store import HeartbeatRow, HeartbeatStore
+from manager.catalogue import Catalogue
+from manager.cluster.election import Broker, Outlook
 from manager.cluster.liveness import Actor, State, Thresholds, heard_age, observe
 from manager.lives import Lives
 from manager.node.role import Role
@@ -101,6 +103,16 @@ class Liveness:
         brokers = self._replica.catalogue().brokers
         heard = [broker_id for broker_id in brokers if broker_id in silent and self._state("broker", silent[broker_id]) is State.ALIVE]
         return tuple(heard or [row.actor_id for row, state in self.rows(("broker",)) if state is not State.DEAD])
+
+    def broker_states(self) -> dict[int, State]:
+        """The brokers' states by their heartbeats."""
+        return {row.actor_id: state for row, state in self.rows(("broker",))}
+
+    def outlook(self, catalogue: Catalogue) -> Outlook:
+        """The brokers as their heartbeats show them: who is not alive is not there."""
+        states = self.broker_states()
+        dead = frozenset(broker_id for broker_id in catalogue.brokers if states.get(broker_id) is not State.ALIVE)
+        return Outlook({row.broker_id: Broker(row.broker_id, row.disk_id, row.status == "DRAINING") for row in catalogue.brokers.values()}, dead)
 
     def check(self) -> None:
         """Log who changed, once per change. Called once a second by the write manager's driver process."""

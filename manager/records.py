@@ -11,8 +11,11 @@ from db.metadata_store import PartitionRow
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, Topic, partition_id
 from manager.heartbeats import HeartbeatBook
+from manager.node import signals as sig
+from manager.node.signals import Signals
 from manager.replica import Replica
-from myqueue.errors import MyQueueError, NotFoundError, OutcomeUnknownError, UnavailableError
+from myqueue.clock import Clock
+from myqueue.errors import MyQueueError, NotFoundError, OutcomeUnknownError, OverloadedError, UnavailableError, UnknownTopicError
 from myqueue.protocol import wire
 from myqueue.protocol.batch import check_record
 from myqueue.protocol.partitioner import partition_for
@@ -20,6 +23,8 @@ from myqueue.protocol.types import NodeAddress, Record
 
 T = TypeVar("T")
 TURNS_KEPT = 100_000
+LEADER_WAIT_SECONDS = 2.0  # for a partition's next leader; with the last call the answer comes within 3 s
+LEADER_AGAIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,8 @@ def consumer_key(consumer_id: int) -> str:
 class Records:
     """Produce, consume and size for registered producers and consumers."""
 
-    def __init__(self, *, replica: Replica, brokers: Brokers, book: HeartbeatBook) -> None:
-        self._replica, self._brokers, self._book = replica, brokers, book
+    def __init__(self, *, replica: Replica, brokers: Brokers, book: HeartbeatBook, clock: Clock, signals: Signals) -> None:
+        self._replica, self._brokers, self._book, self._clock, self._signals = replica, brokers, book, clock, signals
         self._turns: dict[tuple, itertools.count] = {}
 
     def produce(self, *, producer_id: int, topic_name: str, value: bytes, key: bytes | None = None, partition: int | None = None) -> Produced:
@@ -177,7 +182,8 @@ class Records:
     def _ask_sizes(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int) -> tuple[dict[int, int], list[MyQueueError]]:
         """Unread messages by partition, one call a broker; and the errors of brokers that did not say."""
         catalogue = self._replica.catalogue()
-        groups = list(catalogue.by_leader(topic, rows).items())
+        wanted, now = {row.partition for row in rows}, catalogue.topics.get(topic.name, topic)
+        groups = list(catalogue.by_leader(now, [row for row in now.partitions if row.partition in wanted]).items())
 
         def ask(broker_id: int, group: Sequence[PartitionRow]) -> Callable[[], list[int]]:
             return lambda: self._held(lambda: self._brokers.sizes(broker_id, catalogue.address(broker_id), consumer_key(consumer_id),
@@ -204,8 +210,33 @@ class Records:
         return next(self._turns.setdefault(who, itertools.count()))
 
     def _at_leader(self, topic: Topic, row: PartitionRow, make: Callable[[int, NodeAddress], T]) -> T:
-        broker_id, address = self._replica.catalogue().leader(topic, row)
-        return self._held(lambda: make(broker_id, address))
+        """Call the partition's leader; what surely was not done because the leadership moves is tried again for a while.
+
+        Raises:
+            UnavailableError: nobody led it, or could do it, in time. Nothing was done.
+            OutcomeUnknownError: it may have been done.
+        """
+        end = self._clock.monotonic() + LEADER_WAIT_SECONDS
+        while True:
+            stamp = self._signals.stamp(sig.CATALOGUE)
+            try:
+                broker_id, address = self._leader(topic, row)
+                return self._held(lambda broker_id=broker_id, address=address: make(broker_id, address))  # type: ignore[misc]
+            except (OutcomeUnknownError, OverloadedError):
+                raise
+            except UnavailableError:
+                left = end - self._clock.monotonic()
+                if left <= 0:
+                    raise
+            self._signals.wait(sig.CATALOGUE, stamp, min(left, LEADER_AGAIN_SECONDS))
+
+    def _leader(self, topic: Topic, row: PartitionRow) -> tuple[int, NodeAddress]:
+        """Who leads the partition now, which may be another one than when the request came. A topic that was deleted meanwhile is unknown."""
+        catalogue = self._replica.catalogue()
+        now = catalogue.topics.get(topic.name)
+        if now is None or now.topic_id != topic.topic_id:
+            raise UnknownTopicError(f"Topic '{topic.name}' does not exist any more", topic=topic.name, topics=[topic.name])
+        return catalogue.leader(now, now.partition(row.partition))
 
     @staticmethod
     def _held(make: Callable[[], T]) -> T:

@@ -10,8 +10,10 @@ from typing import Any
 from db.metadata_store import PartitionRow
 from manager.appointer import Appointer
 from manager.brokers import Brokers
-from manager.catalogue import Topic, appointment
+from manager.catalogue import Topic, appointment, replicas_of
 from manager.cluster import commands
+from manager.cluster.condition import conditions
+from manager.cluster.liveness import State
 from manager.heartbeats import HeartbeatBook, Liveness
 from manager.node.role import Role
 from manager.node.transport import Peers
@@ -21,13 +23,15 @@ from manager.replica import Replica
 from myqueue.clock import Clock
 from myqueue.errors import BadRequestError, ConflictError, MyQueueError, OutcomeUnknownError, RefusedError, UnavailableError
 from myqueue.protocol.names import check_topic_name, parse_integer
-from myqueue.protocol.types import NodeAddress
+from myqueue.protocol.types import NodeAddress, PartitionId
 
 CONFIG_NAME = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
 CONFIG_FIELDS_MAX = 32
 CONFIG_TEXT_MAX = 1_000
 TOPICS_MAX = 1_000  # in one registration
 PAUSE_SECONDS = 0.1
+LISTED_MAX = 100  # partitions named in an answer about health; their number is told too
+TWO_REPLICAS = "with two replicas the death of either broker stops the writes: a majority of two is both"
 
 
 class ManagerService:
@@ -35,26 +39,28 @@ class ManagerService:
 
     def __init__(self, *, proposer: Proposer, replica: Replica, records: Records, brokers: Brokers, appointer: Appointer, book: HeartbeatBook,
                  liveness: Liveness, peers: Peers, role: Role, clock: Clock, pause: Callable[[float], Any],
-                 appoint_timeout_seconds: float, propose_timeout_seconds: float) -> None:
+                 appoint_timeout_seconds: float, propose_timeout_seconds: float, drain_wait_seconds: float) -> None:
         self._proposer, self._replica, self._records, self._brokers, self._appointer = proposer, replica, records, brokers, appointer
         self._book, self._liveness, self._peers, self._role, self._clock, self._pause = book, liveness, peers, role, clock, pause
         self._appoint_timeout_seconds, self._propose_timeout_seconds = appoint_timeout_seconds, propose_timeout_seconds
+        self._drain_wait_seconds = drain_wait_seconds
 
     # --- topics ---
 
-    def create_topic(self, name: str, *, partitions: int = 1, replication_factor: int = 1, config: Any = None) -> dict[str, Any]:
+    def create_topic(self, name: str, *, partitions: int = 1, replication_factor: int | None = None, config: Any = None) -> dict[str, Any]:
         """Create a topic; when this returns, every partition has a leader that takes records.
+
+        Args:
+            replication_factor: as many replicas of each partition, on different brokers; by default as many as brokers are alive, at most three.
 
         Raises:
             TopicExistsError, BadRequestError, RefusedError, UnavailableError: nothing was created.
             OutcomeUnknownError: it may exist, or exists but not every leader has taken its partitions yet.
         """
         name, config = check_topic_name(name), checked_config(config)
-        if replication_factor != 1:
-            raise RefusedError("replication_factor must be 1: replicas are not supported yet")
-        created = self._proposer.propose(commands.CreateTopic(name, partitions, replication_factor, config))
+        created = self._proposer.propose(commands.CreateReplicatedTopic(name, partitions, replication_factor, config))
         self._have_appointed([name])
-        return created
+        return created if created["replication_factor"] != 2 else {**created, "warning": TWO_REPLICAS}
 
     def delete_topic(self, name: str) -> dict[str, Any]:
         """Delete a topic with its messages and registrations; brokers drop them soon."""
@@ -72,7 +78,7 @@ class ManagerService:
         """A producer id for each topic, which is created where it is missing. Raises like ``create_topic``."""
         self._check_names(names)
         there = self._replica.catalogue().topics
-        made = self._proposer.propose(commands.RegisterProducers(tuple(names), create))["producers"]
+        made = self._proposer.propose(commands.RegisterProducers(tuple(names), create, replicate=True))["producers"]
         self._have_appointed([name for name in made if name not in there])
         self._appoint([there[name] for name in made if name in there])  # one that another call creates just now; a failure is not ours
         ids = {name: registration["producer_id"] for name, registration in made.items()}
@@ -130,29 +136,99 @@ class ManagerService:
             raise ConflictError(f"this disk is broker {known[command.disk_id]} here, not broker {claimed}")
         if claimed is not None and command.disk_id not in known and not any(row.broker_id == claimed for row in catalogue.brokers.values()):
             raise ConflictError(f"this disk says that it is broker {claimed}, which is not known here: it was removed, or belongs to another cluster")
-        broker_id = self._proposer.propose(command)["broker_id"]
+        broker_id = self._proposer.propose(self._replacement(command, claimed) or command)["broker_id"]
         self._book.heard("broker", broker_id)
         self._book.flush()  # new partitions may be placed on it from now on
         return {"broker_id": broker_id, "cluster_id": catalogue.cluster_id}
 
+    def _replacement(self, command: commands.AddBroker, claimed: int | None) -> commands.ReplaceDisk | None:
+        """A disk that is new here, of a broker that is known by its id or address and is silent: its old disk was lost or restored."""
+        brokers = self._replica.catalogue().brokers.values()
+        if any(row.disk_id == command.disk_id for row in brokers):
+            return None
+        before = next((row for row in brokers if row.broker_id == claimed or (row.host, row.port) == (command.host, command.port)), None)
+        if before is None:
+            return None
+        if (before.host, before.port) != (command.host, command.port) and self._liveness.broker_states().get(before.broker_id) is State.ALIVE:
+            raise ConflictError(f"broker {before.broker_id} lives with another disk at {before.host}:{before.port}")
+        return commands.ReplaceDisk(before.broker_id, before.disk_id, command.disk_id, command.host, command.port, command.database)
+
+    def drain_broker(self, broker_id: int, *, draining: bool = True) -> dict[str, Any]:
+        """Let a broker's partitions move away, or (not ``draining``) use it again.
+
+        Raises:
+            RefusedError: it holds what nobody else has, and there is nobody to take it. Nothing was done.
+        """
+        if draining:
+            self._check_drainable(broker_id)
+        return self._proposer.propose(commands.DrainBroker(broker_id, draining))
+
     def remove_broker(self, broker_id: int) -> None:
-        """Raises RefusedError while the broker holds partitions, UnknownBrokerError where there is none."""
+        """Drain a broker and remove it once it holds nothing.
+
+        Raises:
+            RefusedError: its data would be lost. Nothing was done.
+            UnavailableError: it is still being drained, which goes on: ask again.
+        """
+        self.drain_broker(broker_id)
+        end = self._clock.monotonic() + self._drain_wait_seconds
+        while held := self._held(broker_id):
+            if self._clock.monotonic() >= end:
+                raise UnavailableError(f"broker {broker_id} is being drained and still holds {held} partition(s): ask again", partitions=held)
+            self._pause(PAUSE_SECONDS)
         self._proposer.propose(commands.RemoveBroker(broker_id))
+
+    def _held(self, broker_id: int) -> int:
+        return sum(1 for topic in self._replica.catalogue().topics.values() for row in topic.partitions if str(broker_id) in row.voters)
+
+    def _check_drainable(self, broker_id: int) -> None:
+        catalogue = self._replica.catalogue()
+        disk_id, states = catalogue.broker(broker_id).disk_id, self._liveness.broker_states()
+        live = {one.broker_id: one.disk_id for one in catalogue.brokers.values()
+                if states.get(one.broker_id) is State.ALIVE and one.status == "ACTIVE" and one.broker_id != broker_id}
+        alone = 0
+        for topic in catalogue.topics.values():
+            for row in topic.partitions:
+                if str(broker_id) not in row.voters:
+                    continue
+                stays = any(row.voters.get(str(other)) == disk for other, disk in live.items())
+                moves = states.get(broker_id) is State.ALIVE and row.voters[str(broker_id)] == disk_id and any(
+                    str(other) not in row.voters for other in live)
+                alone += not (stays or moves)
+        if alone:
+            raise RefusedError(f"Broker {broker_id} holds the only replica of {alone} partition(s) that no other broker can take now: its removal "
+                               "would lose their messages", partitions=alone)
 
     # --- who is there ---
 
-    def health(self, *, forwarded: bool = False) -> dict[str, list[dict[str, Any]]]:
-        """Every actor with its state, as the write manager knows it; as this one does where that cannot be asked."""
+    def health(self, *, forwarded: bool = False) -> dict[str, Any]:
+        """Every actor with its state, and the partitions that are not as they should be.
+
+        As the write manager knows it; as this one does where that cannot be asked.
+        """
         if not self._role.is_write_manager and not forwarded:
             try:
                 return self._peers.health(self._role.require_leader())
             except UnavailableError:
                 pass  # what was heard here is the next best answer
-        found: dict[str, list[dict[str, Any]]] = {"brokers": [], "managers": [], "producers": [], "consumers": []}
+        found: dict[str, Any] = {"brokers": [], "managers": [], "producers": [], "consumers": []}
         for row, state in self._liveness.rows(("broker", "manager", "producer", "consumer")):
             found[f"{row.type}s"].append({"id": row.actor_id, f"{row.type}_id": row.actor_id, "state": state.value,
                                           "age_seconds": round(row.age_seconds, 3), "last_heartbeat": row.last_updated_us or None})
-        return found
+        return {**found, "partitions": self._partitions_health()}
+
+    def _partitions_health(self) -> dict[str, Any]:
+        catalogue = self._replica.catalogue()
+        names = {topic.topic_id: topic.name for topic in catalogue.topics.values()}
+        rows = [replicas_of(row) for topic in catalogue.topics.values() for row in topic.partitions]
+        found = conditions(rows, self._liveness.outlook(catalogue))
+
+        def told(partitions: Sequence[PartitionId]) -> dict[str, Any]:
+            listed = [{"topic": names[one.topic_id], "partition": one.partition} for one in partitions[:LISTED_MAX]]
+            return {"count": len(partitions), "partitions": listed}
+
+        return {"count": len(rows), "leaderless": told(found.leaderless), "under_replicated": told(found.under_replicated),
+                "without_majority": told(found.without_majority)}
 
     def broker_list(self) -> list[dict[str, Any]]:
         """The brokers with their address, state and how many partitions they hold and lead."""
@@ -187,7 +263,10 @@ class ManagerService:
         groups: dict[int, list[tuple[Topic, PartitionRow]]] = {}
         for topic in topics:
             for row in topic.partitions:
-                broker_id, _ = catalogue.leader(topic, row)
+                try:
+                    broker_id, _ = catalogue.leader(topic, row)
+                except UnavailableError as error:
+                    return error  # its first leader has died already: the election comes
                 if not self._appointer.has(broker_id, row):
                     groups.setdefault(broker_id, []).append((topic, row))
 

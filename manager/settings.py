@@ -36,6 +36,10 @@ class ManagerSettings:
     heartbeat_interval_seconds: float = setting(1.0, help="heartbeats are written and passed on", minimum=0.1, maximum=60)
     node_suspect_after_seconds: float = setting(5.0, help="silence after which a broker or manager is suspect", minimum=0.1)
     node_dead_after_seconds: float = setting(15.0, help="silence after which a broker or manager is dead", minimum=0.1)
+    drain_wait_seconds: float = setting(20.0, help="wait for a broker that is removed to hold nothing any more; the drain goes on behind it",
+                                        minimum=0, maximum=60)
+    recreate_after_seconds: float = setting(600.0, help="a broker that is dead for so long is not waited for: its replicas are made again elsewhere",
+                                            minimum=1)
     client_suspect_after_seconds: float = setting(30.0, help="silence after which a producer or consumer is suspect", minimum=0.1)
     client_dead_after_seconds: float = setting(60.0, help="silence after which a producer or consumer is dead", minimum=0.1)
     ready_lag_seconds: float = setting(5.0, help="a manager that hears of no leader after its start is ready after so long", minimum=0.1)

@@ -17,6 +17,8 @@ from manager.app import create_app
 from manager.appointer import Appointer
 from manager.brokers import Brokers
 from manager.cluster_view import ClusterView, database_of
+from manager.coordinator import Coordinator
+from manager.elections import Elections
 from manager.heartbeats import HeartbeatBook, Liveness
 from manager.lives import Lives
 from manager.members import Members
@@ -31,10 +33,12 @@ from manager.node.transport import Peers
 from manager.node.wal import Wal
 from manager.proposer import Proposer
 from manager.records import Records
+from manager.recovery import Recovery
 from manager.replica import Replica
 from manager.service import ManagerService
 from manager.settings import ManagerSettings
 from manager.status import Status
+from manager.watch import BrokerWatch
 from myqueue.client.transport import RequestsTransport
 from myqueue.service.auth import Guard, read_secret
 from myqueue.service.faults import make_clock
@@ -80,12 +84,18 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     liveness = Liveness(heartbeats, replica=replica, role=role, thresholds=settings.thresholds)
     proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
                         live_brokers=liveness.live_brokers, timeout_seconds=settings.propose_timeout_seconds)
-    records = Records(replica=replica, brokers=brokers, book=book)
+    records = Records(replica=replica, brokers=brokers, book=book, clock=clock, signals=signals)
     appointer = Appointer(replica=replica, brokers=brokers, signals=signals)
+    watch = BrokerWatch(states=liveness.broker_states, brokers=brokers, clock=clock, lost_after_seconds=settings.recreate_after_seconds)
+    elections = Elections(propose=proposer.propose, replica=replica, brokers=brokers, appointer=appointer, clock=clock)
+    coordinator = Coordinator(propose=proposer.propose, elections=elections, replica=replica, brokers=brokers, appointer=appointer, watch=watch,
+                              clock=clock)
     service = ManagerService(proposer=proposer, replica=replica, records=records, brokers=brokers, appointer=appointer, book=book,
                              liveness=liveness, peers=peers, role=role, clock=clock, pause=lifecycle.stopping.wait,
-                             appoint_timeout_seconds=settings.appoint_timeout_seconds, propose_timeout_seconds=settings.propose_timeout_seconds)
+                             appoint_timeout_seconds=settings.appoint_timeout_seconds, propose_timeout_seconds=settings.propose_timeout_seconds,
+                             drain_wait_seconds=settings.drain_wait_seconds)
     gate = Gate(settings.threads - RESERVED_THREADS)
+    recovery = Recovery(propose=proposer.propose, replica=replica, brokers=brokers, outlook=liveness.outlook)
     view = ClusterView(replica=replica, liveness=liveness, role=role, peers=peers, urls=urls, database=database, clock=clock)
     status = Status(store=store, role=role, clock=clock, urls=urls, database=database, ready_lag_seconds=settings.ready_lag_seconds,
                     is_leaving=lambda: gate.is_shut)
@@ -101,22 +111,22 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                     clock=clock, alone=not others, heartbeat_seconds=settings.raft_heartbeat_seconds,
                     election_timeout_seconds=settings.election_timeout_seconds,
                     on_events=appointer.on_events, on_leading=appointer.begin)
-    _run_beside(lifecycle, driver, appointer, lives, settings=settings, book=book, liveness=liveness, view=view)
+    _run_beside(lifecycle, driver, appointer, coordinator, lives, settings=settings, book=book, liveness=liveness, view=view)
     lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
     lifecycle.before_stop("last requests", lambda: gate.shut(least_seconds=LAST_REQUESTS_SECONDS[0], most_seconds=LAST_REQUESTS_SECONDS[1]))
-    for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close):
+    for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close, watch.close):
         lifecycle.on_stop(close)
 
     blueprints = [queue.make_blueprint(service, records, replica, gate),
                   partition.make_blueprint(service, records, replica, gate, status.raft),
-                  native.make_blueprint(service, replica, view, book, members, gate),
+                  native.make_blueprint(service, replica, view, book, members, gate, recovery),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]
     return create_app(settings.node, blueprints, lifecycle=lifecycle, ready=status.ready,
                       guard=Guard(clock, token=settings.token, secret=secret))
 
 
-def _run_beside(lifecycle: Lifecycle, driver: Driver, appointer: Appointer, lives: Lives, *, settings: ManagerSettings,
+def _run_beside(lifecycle: Lifecycle, driver: Driver, appointer: Appointer, coordinator: Coordinator, lives: Lives, *, settings: ManagerSettings,
                 book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
     """The background threads of a worker. What only the driver's process does watches ``driver.driving`` or ``driver.leading``."""
 
@@ -134,4 +144,5 @@ def _run_beside(lifecycle: Lifecycle, driver: Driver, appointer: Appointer, live
     lifecycle.every("heartbeats", settings.heartbeat_interval_seconds, beat)
     lifecycle.every("cluster-view", view.REFRESH_SECONDS, view.refresh)
     lifecycle.thread("appointer", lambda stopping: appointer.run(driver.leading, stopping))
+    lifecycle.thread("coordinator", lambda stopping: coordinator.run(driver.leading, stopping))
     lifecycle.every("liveness", settings.heartbeat_interval_seconds, check)

@@ -11,6 +11,7 @@ from manager.catalogue import Catalogue, replicas
 from manager.cluster_view import ClusterView
 from manager.heartbeats import HeartbeatBook
 from manager.members import Members
+from manager.recovery import Recovery
 from manager.replica import Replica
 from manager.service import TOPICS_MAX, ManagerService
 from myqueue.errors import BadRequestError
@@ -21,7 +22,8 @@ from myqueue.service.arguments import json_object
 IDS_MAX = 10_000  # in one heartbeat
 
 
-def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate) -> Blueprint:
+def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate,
+                   recovery: Recovery) -> Blueprint:
     """The native face over a manager's operations."""
     blueprint = Blueprint("native", __name__)
     install(blueprint, gate=gate, replica=replica)
@@ -47,7 +49,7 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
     def create_topic() -> tuple[Response, int]:
         body = body_of("topic", "partitions", "replication_factor", "config")
         made = service.create_topic(check_topic_name(body.get("topic")), partitions=_integer(body, "partitions", 1),
-                                    replication_factor=_integer(body, "replication_factor", 1), config=body.get("config"))
+                                    replication_factor=_integer(body, "replication_factor", None), config=body.get("config"))
         return jsonify(made), 201
 
     @blueprint.get(_flask(routes.TOPIC))
@@ -63,6 +65,33 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
     @blueprint.delete(_flask(routes.TOPIC))
     def delete_topic(topic: str) -> Response:
         return jsonify(service.delete_topic(topic))
+
+    @blueprint.get(_flask(routes.RECOVERY))
+    def report_loss(topic: str) -> Response:
+        return jsonify({"topic": topic, "partitions": recovery.report(topic)})
+
+    @blueprint.post(_flask(routes.RECOVERY))
+    def recover(topic: str) -> Response:
+        body = body_of("accept_loss", "partitions")
+        partitions = body.get("partitions")
+        if partitions is not None and not isinstance(partitions, list):
+            raise BadRequestError("partitions must be a list of numbers", argument="partitions")
+        if body.get("accept_loss") is not True:
+            raise BadRequestError("say accept_loss: true; a GET of this path tells what would be lost", argument="accept_loss")
+        wanted = None if partitions is None else [parse_integer(number, name="partitions") for number in partitions]
+        return jsonify({"topic": topic, "partitions": recovery.force(topic, wanted)})
+
+    @blueprint.delete(_flask(routes.BROKER))
+    def remove_broker(broker_id: str) -> Response:
+        service.remove_broker(parse_integer(broker_id, name="broker_id", minimum=1))
+        return jsonify({"broker_id": int(broker_id), "removed": True})
+
+    @blueprint.post(_flask(routes.DRAIN))
+    def drain_broker(broker_id: str) -> Response:
+        draining = body_of("draining").get("draining", True)
+        if not isinstance(draining, bool):
+            raise BadRequestError("draining must be true or false", argument="draining")
+        return jsonify(service.drain_broker(parse_integer(broker_id, name="broker_id", minimum=1), draining=draining))
 
     @blueprint.post(routes.PRODUCERS)
     def register_producers() -> Response:
@@ -115,7 +144,7 @@ def body_of(*known: str) -> dict[str, Any]:
     return body
 
 
-def _integer(body: dict[str, Any], name: str, default: int) -> int:
+def _integer(body: dict[str, Any], name: str, default: Any) -> Any:
     return default if body.get(name) is None else parse_integer(body[name], name=name, minimum=1)
 
 

@@ -29,7 +29,7 @@ def make_blueprint(service: ManagerService, records: Records, replica: Replica, 
         arguments = arguments_of(request)
         topic = arguments.topic()
         service.create_topic(topic, partitions=arguments.needed_integer("partitions", minimum=1) if arguments.has("partitions") else 1,
-                             replication_factor=arguments.integer("replication_factor", default=1, minimum=1) or 1,
+                             replication_factor=arguments.integer("replication_factor", minimum=1),
                              config=arguments.get("config"))
         return success(message=f"Topic '{topic}' created successfully")
 

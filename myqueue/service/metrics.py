@@ -27,6 +27,8 @@ APPLIED_INDEX = Gauge("myqueue_applied_index", "Metadata index applied on this m
                       multiprocess_mode="max")
 ACTORS = Gauge("myqueue_actors", "Brokers, managers, producers and consumers by state. dead: see GET /health.",
                ["type", "state"], multiprocess_mode="max")
+PARTITION_ELECTIONS = Counter("myqueue_partition_elections_total", "Elections of partitions held by the write manager, by result. Many no_leader: a "
+                              "majority of some partition's replicas does not answer.", ["result"])
 UPSTREAM_ERRORS = Counter("myqueue_upstream_errors_total", "Requests that a balancer could not pass on, by component.", ["component"])
 
 

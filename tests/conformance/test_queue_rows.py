@@ -186,14 +186,6 @@ def test_an_address_that_is_none_is_refused(face: Face) -> None:
         face.refused("POST", "/broker", address)
 
 
-def test_a_broker_that_holds_the_only_copy_is_not_removed(face: Face, topic: str) -> None:
-    face.ok("POST", "/topics", {"topic": topic, "partitions": 6})
-    brokers = face.ok("GET", "/broker")["brokers"]
-    holder = max(brokers, key=lambda broker: broker["partitions"])
-    face.refused("DELETE", "/broker/remove", {"broker_id": holder["broker_id"]})
-    assert holder["broker_id"] in {broker["broker_id"] for broker in face.ok("GET", "/broker")["brokers"]}
-
-
 def test_an_unknown_broker_cannot_be_removed(face: Face) -> None:
     face.refused("DELETE", "/broker/remove", {"broker_id": 999_999_999})
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import requests
 
-from myqueue.errors import MyQueueError, NotLeaderError, UnknownPartitionError
+from myqueue.errors import MyQueueError, NotLeaderError, RefusedError, UnknownPartitionError
 from myqueue.protocol import wire
 
 Partition = tuple[int, int]
@@ -33,6 +33,10 @@ class BrokerStub:
         self.logs: dict[Partition, list[dict[str, Any]]] = {}
         self.offsets: dict[tuple[Partition, str], int] = {}
         self.requests: dict[tuple[Partition, str, str], int] = {}
+        self.promised: dict[Partition, int] = {}
+        self.appointed: dict[Partition, dict[str, Any]] = {}
+        self.learning: dict[Partition, list[int]] = {}
+        self.peers: dict[int, str] = {}  # other brokers' disks, for learners
         self.calls: list[str] = []
         self.failing: dict[str, MyQueueError] = {}
         self.refusing = False  # appointments are not taken
@@ -106,11 +110,51 @@ class BrokerStub:
                 results.append({"topic_id": place[0], "partition": place[1], "ok": False, "error": "not now"})
                 continue
             self.logs.setdefault(place, [])
+            self.appointed[place] = one
+            self.learning[place] = one.get("learners", [])
             results.append({"topic_id": place[0], "partition": place[1], "ok": True, "promised_epoch": one["epoch"]})
         return {"results": results}
 
+    def _promise(self, body: Any) -> Any:
+        """A replica without entries of its own epochs: all logs are equal, so that the coordinator's preference decides."""
+        results = []
+        for one in body["promises"]:
+            place = one["topic_id"], one["partition"]
+            answer = {"topic_id": place[0], "partition": place[1]}
+            if one["epoch"] < self.promised.get(place, 0):
+                results.append({**answer, "ok": False, **wire.error_to_json(RefusedError("a higher epoch is promised"))})
+                continue
+            self.promised[place] = one["epoch"]
+            self.logs.setdefault(place, [])
+            results.append({**answer, "ok": True, "promised_epoch": one["epoch"], "disk_id": self.disk_id, "end_epoch": 1,
+                            "end_lsn": len(self.logs[place]), "commit_lsn": 0, "seeding": False})
+        return {"results": results}
+
+    def _learners(self, body: Any) -> Any:
+        results = []
+        for one in body["learners"]:
+            self.learning[one["topic_id"], one["partition"]] = one["learners"]
+            results.append({"topic_id": one["topic_id"], "partition": one["partition"], "ok": True})
+        return {"results": results}
+
+    def _status(self, body: Any) -> Any:
+        """As a leader whose followers and learners have all that there is."""
+        places = [tuple(place) for place in body.get("partitions", self.logs)]
+        return {"partitions": [self._status_of(place) for place in places if place in self.logs]}
+
+    def _status_of(self, place: Partition) -> dict[str, Any]:
+        voters, end = self.appointed.get(place, {}).get("voters", {}), len(self.logs[place])
+        others = {**voters, **{str(number): self.peers.get(number) for number in self.learning.get(place, ())}}
+        epoch = self.appointed.get(place, {}).get("epoch", 0)
+        return {"topic_id": place[0], "partition": place[1], "promised_epoch": max(epoch, self.promised.get(place, 0)), "leader_epoch": epoch,
+                "leading": place in self.appointed, "start_lsn": 0, "end_lsn": end, "end_offset": end, "commit_lsn": end, "commit_offset": end,
+                "applied_lsn": end, "committed_in_epoch": True, "seeding": False, "fault": None,
+                "replicas": {number: {"disk_id": disk_id, "matched_lsn": end, "counts": number in voters, "disk_lost": False, "age_seconds": 0.1}
+                             for number, disk_id in others.items() if number != str(self.broker_id)}}
+
     def _drop(self, body: Any) -> Any:
-        self.logs = {place: log for place, log in self.logs.items() if place[0] not in body["topic_ids"]}
+        gone = [tuple(place) for place in body.get("partitions", ())]
+        self.logs = {place: log for place, log in self.logs.items() if place[0] not in body["topic_ids"] and place not in gone}
         return {}
 
     def _records(self, place: Partition, body: Any) -> Any:

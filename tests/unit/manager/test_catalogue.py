@@ -49,4 +49,5 @@ def test_the_snapshot_holds_what_was_asked_for(catalogue):
 def test_an_appointment_says_all_that_a_leader_needs(catalogue):
     topic = catalogue.topic("b")
     assert appointment(topic, topic.partition(0)) == {
-        "topic_id": 8, "topic": "b", "config": {"retention_ms": 5}, "partition": 0, "epoch": 4, "replication_factor": 1, "voters": {"3": "d3"}}
+        "topic_id": 8, "topic": "b", "config": {"retention_ms": 5}, "partition": 0, "epoch": 4, "replication_factor": 1, "voters": {"3": "d3"},
+        "learners": []}
