@@ -1,0 +1,128 @@
+"""A broker dies under load, kill -9, with three replicas: others lead within seconds, and nothing acknowledged is lost or there twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from myqueue import MyConsumer, MyProducer
+from myqueue.errors import MyQueueError
+from myqueue.supervisor import Cluster, ClusterSpec
+from tests.support.postgres import open_folder
+from tests.support.waiting import wait_until
+
+TOPIC = "failover"
+PARTITIONS = 6
+FAILOVER_SECONDS = 10.0
+BACK_SECONDS = 40.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with open_folder("myqueue failover ") as folder:
+        cluster = Cluster(folder / "data", ClusterSpec(brokers=3, managers=1, ports=(0,)))
+        try:
+            cluster.up()
+            made = requests.post(f"{cluster.balancer_url}/v1/topics", json={"topic": TOPIC, "partitions": PARTITIONS}, timeout=10)
+            assert (made.status_code, made.json()["replication_factor"]) == (201, 3), made.text
+            yield cluster
+        finally:
+            cluster.down()
+
+
+def get(cluster: Cluster, path: str) -> dict:
+    answer = requests.get(cluster.balancer_url + path, timeout=10)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def led(cluster: Cluster) -> Counter:
+    """How many partitions each broker leads; None counts those without a leader."""
+    return Counter(one["leader"] for one in get(cluster, f"/v1/cluster?topic={TOPIC}")["partitions"])
+
+
+def node_of(cluster: Cluster, broker_id: int) -> str:
+    port = next(one["port"] for one in get(cluster, "/v1/cluster")["brokers"] if one["broker_id"] == broker_id)
+    return next(node["name"] for node in cluster.status()["nodes"] if node["url"] and node["url"].endswith(f":{port}"))
+
+
+class QueueLoad(threading.Thread):
+    """One caller of the queue face: what was acknowledged, and what nobody knows."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(daemon=True)
+        self._url = cluster.balancer_url
+        self.acknowledged: list[str] = []
+        self.unknown: list[str] = []
+        self.enough = threading.Event()
+
+    def run(self) -> None:
+        with requests.Session() as session:
+            producer_id = session.post(f"{self._url}/producer/register", json={"topic": TOPIC}, timeout=10).json()["producer_id"]
+            number = 0
+            while not self.enough.is_set():
+                number += 1
+                text = f"queue-{number}"
+                try:
+                    answer = session.post(f"{self._url}/producer/produce", timeout=10,
+                                          json={"topic": TOPIC, "producer_id": producer_id, "message": text})
+                except requests.RequestException:
+                    self.unknown.append(text)
+                    continue
+                if answer.status_code == 200:
+                    self.acknowledged.append(text)
+                elif answer.json().get("outcome") != "not_done":
+                    self.unknown.append(text)
+
+
+def test_a_broker_that_is_killed_under_load_costs_seconds_and_no_message(cluster: Cluster):
+    queue = QueueLoad(cluster)
+    sent: list[str] = []
+    with MyProducer(topics=[TOPIC], broker=cluster.bootstrap) as producer:
+        def send(count: int) -> None:
+            first = len(sent)
+            sent.extend(f"sdk-{number}" for number in range(first, first + count))
+            for delivery in [producer.send(TOPIC, text, partition=number % PARTITIONS) for number, text in enumerate(sent[first:])]:
+                delivery.result(30)
+
+        queue.start()
+        send(200)
+        victim, count = max((item for item in led(cluster).items() if item[0] is not None), key=lambda item: item[1])
+        name = node_of(cluster, victim)
+        cluster.kill(name)
+        began = time.monotonic()
+        send(PARTITIONS)  # one message to each partition
+        took = time.monotonic() - began
+        assert took < FAILOVER_SECONDS, f"{took:.1f} s"
+        assert led(cluster)[victim] == 0, "nobody is led by the dead"
+        health = get(cluster, "/v1/health")["partitions"]
+        assert health["without_majority"]["count"] == 0
+        send(200)
+        cluster.start(name)
+        wait_until(lambda: led(cluster)[victim] == count, timeout_seconds=BACK_SECONDS, what="the leaderships to move back")
+        send(200)
+        queue.enough.set()
+        queue.join(20)
+    assert not queue.is_alive()
+    assert len(queue.acknowledged) > 20
+    check(Counter(read_all(cluster)), sent, queue)
+
+
+def check(read: Counter, sent: list[str], queue: QueueLoad) -> None:
+    """Nothing acknowledged is missing, nothing is there twice, and nothing that nobody sent."""
+    assert [text for text in (*sent, *queue.acknowledged) if not read[text]] == []
+    assert [text for text, times in read.items() if times > 1] == []
+    assert set(read) <= {*sent, *queue.acknowledged, *queue.unknown}
+
+
+def read_all(cluster: Cluster) -> list[str]:
+    with MyConsumer(topics=[TOPIC], broker=cluster.bootstrap) as consumer:
+        try:
+            return [message.text() for message in consumer.get_next(timeout_seconds=3)]
+        except MyQueueError as error:
+            raise AssertionError(f"reading failed: {error!r}") from error
