@@ -10,6 +10,7 @@ from myqueue.service.auth import Guard
 from myqueue.service.lifecycle import Lifecycle
 
 from .api import internal, partition, records
+from .core.appends import BODY_BYTES_MAX
 from .directory import Directory
 from .follower import Follower
 from .identity import Identity
@@ -22,4 +23,4 @@ def create_app(node: str, service: BrokerService, store: LogStore, directory: Di
     """All faces of a broker."""
     blueprints = [records.make_blueprint(service, directory), partition.make_blueprint(service, store, directory, managers, identity.who),
                   internal.make_blueprint(service, follower, identity.told)]
-    return build_app(node, blueprints, lifecycle=lifecycle, ready=identity.ready, guard=guard)
+    return build_app(node, blueprints, lifecycle=lifecycle, ready=identity.ready, guard=guard, body_bytes_max=BODY_BYTES_MAX)

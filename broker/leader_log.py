@@ -117,4 +117,7 @@ class LeaderLog:
                     break
                 count += 1
             return self._recent[place:place + count], True
-        return self._store.entries(self._partition, first, min(end, first + entries_max), bytes_max=bytes_max), False
+        found = self._store.entries(self._partition, first, min(end, first + entries_max), bytes_max=bytes_max)
+        if not found or found[0].head.lsn != first or found[-1].head.lsn != first + len(found) - 1:
+            raise LogFaultError(f"entries from lsn {first} of partition {self._partition} are missing: the log is [{self.start}, {self.end})")
+        return found, False

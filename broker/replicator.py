@@ -10,62 +10,37 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from db.log_store import Head, LogStore
-from db.replication import AppendReply, AppendRequest
+from db.replication import AppendReply, AppendRequest, Refusal, chain_before
 from myqueue.clock import Clock
-from myqueue.errors import MyQueueError, NotLeaderError, OutcomeUnknownError, UnavailableError
+from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OutcomeUnknownError, UnavailableError
 from myqueue.protocol import routes
 from myqueue.protocol.entry import LogEnd, LogEntry
 from myqueue.protocol.types import PartitionId
 from myqueue.service.wakeups import Wakeups
 
 from .core import appends
-from .core.appends import Append
+from .core.appends import BODY_BYTES, Append, append_size
 from .core.leading import Leading
 from .core.replica import is_leading
+from .due import BACKOFF_MAX_SECONDS, BACKOFF_SECONDS, Due
 from .leader_log import LeaderLog
+from .led import Led, Told, Waiting
 from .peers import Peers
 
 REQUEST_BYTES = 1 << 20  # entries of one partition in one request
-PARTITIONS_MAX = 64  # in one request
-UNDER_WAY_MAX = 2  # requests to one follower
-BACKOFF_SECONDS, BACKOFF_MAX_SECONDS = 0.05, 1.0
 COMMIT_NOTICE_SECONDS = 0.05  # how soon an idle follower learns the commit position
 MAJORITY_SECONDS = 1.0  # how long a write waits for a majority that was silent
-IDLE_SECONDS = 0.5
 _log = logging.getLogger(__name__)
-Told = Callable[[MyQueueError | None], None]  # None: committed
-
-
-@dataclass(slots=True)
-class _Waiting:
-    position: int  # a border: committed up to here
-    confirm: int | None  # and a round begun after so many was answered by a majority
-    told: Told
-
-
-@dataclass(slots=True)
-class _Led:
-    """A leadership of this process. Its lock guards everything in it."""
-
-    leading: Leading
-    log: LeaderLog
-    lock: threading.Condition = field(default_factory=threading.Condition)
-    waiting: list[_Waiting] = field(default_factory=list)
-    told_commit: dict[int, int] = field(default_factory=dict)  # follower -> the commit position it was sent last
-    recorded: int = 0  # the commit position in the database
-    is_ready: bool = False  # something of this leadership is committed, and the database says so
-    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
     partition: PartitionId
-    led: _Led
+    led: Led
     append: Append
     from_memory: bool
 
@@ -81,20 +56,15 @@ class Replicator:
     def __init__(self, store: LogStore, peers: Peers, wakeups: Wakeups, clock: Clock, *, identity: Callable[[], tuple[int, str]],
                  introduce: Callable[[int], Mapping[str, object]]) -> None:
         self._store, self._peers, self._wakeups, self._clock, self._identity, self._introduce = store, peers, wakeups, clock, identity, introduce
-        self._led: dict[PartitionId, _Led] = {}
-        self._changed = threading.Condition()
-        # Guarded by the condition: what to send to whom, and from when on.
-        self._due: dict[int, dict[PartitionId, float]] = {}
-        self._in_flight: dict[int, set[PartitionId]] = {}
-        self._requests: Counter[int] = Counter()
-        self._not_before: dict[int, float] = {}
-        self._failures: Counter[int] = Counter()
+        self._led: dict[PartitionId, Led] = {}
+        self._lock = threading.Lock()  # guards which leaderships there are
+        self._due = Due(clock)
 
     # --- leaderships ---
 
     def lead(self, partition: PartitionId, head: Head) -> None:
         """This broker leads the partition, as its head row says; what is known already of this leadership is kept."""
-        with self._changed:
+        with self._lock:
             known = self._led.get(partition)
             if known is not None and known.leading.epoch == head.leader_epoch and not known.is_over:
                 led = known
@@ -106,19 +76,20 @@ class Replicator:
             if tuple(head.learners) != led.leading.learners:
                 led.leading.set_learners(head.learners)
             led.log.extend((), head.end)
+            led.recorded = min(led.recorded, head.commit_lsn)  # the database's crash may have taken it back
         self._push(partition, led)
         self._advance(partition, led)
 
-    def _begin(self, partition: PartitionId, head: Head) -> _Led:
+    def _begin(self, partition: PartitionId, head: Head) -> Led:
         broker_id, disk_id = self._identity()
         began = head.commit_lsn == head.end.lsn and head.end.epoch == head.leader_epoch
         leading = Leading(head.leader_epoch, head.voters, head.learners, broker_id=broker_id, disk_id=disk_id, end=head.end.lsn,
                           commit=head.commit_lsn, began=began)
-        return _Led(leading, LeaderLog(self._store, partition, head), recorded=head.commit_lsn, is_ready=began)
+        return Led(leading, LeaderLog(self._store, partition, head), recorded=head.commit_lsn, told=head.commit_lsn, is_ready=leading.began)
 
     def stop_leading(self, partition: PartitionId, epoch: int) -> None:
         """A higher epoch than that of our leadership was promised: what waits for a commit has an unknown outcome."""
-        with self._changed:
+        with self._lock:
             led = self._led.get(partition)
             if led is None or led.leading.epoch >= epoch:
                 return
@@ -127,13 +98,13 @@ class Replicator:
 
     def forget(self, partitions: Sequence[PartitionId]) -> None:
         """These are not held any more."""
-        with self._changed:
+        with self._lock:
             over = [led for led in (self._led.pop(partition, None) for partition in partitions) if led is not None]
         for led in over:
             self._end(led)
 
     @staticmethod
-    def _end(led: _Led) -> None:
+    def _end(led: Led) -> None:
         with led.lock:
             led.is_over = True
             waiting, led.waiting = led.waiting, []
@@ -158,8 +129,8 @@ class Replicator:
         """
         led = self._of(partition, epoch)
         with led.lock:
-            wait = _Waiting(position, led.leading.rounds if confirm else None, told)
-            if not led.is_over and not self._is_done(led, wait):
+            wait = Waiting(position, led.leading.rounds if confirm else None, told)
+            if not led.is_over and not led.is_done(wait):
                 led.waiting.append(wait)
                 wait = None
             over = led.is_over
@@ -189,7 +160,7 @@ class Replicator:
         if led is not None and not led.is_ready:
             self._wait_for(partition, led, lambda: led.is_ready, stopping, "has not taken the leadership's first entry")
 
-    def _wait_for(self, partition: PartitionId, led: _Led, done: Callable[[], bool], stopping: threading.Event, trouble: str) -> None:
+    def _wait_for(self, partition: PartitionId, led: Led, done: Callable[[], bool], stopping: threading.Event, trouble: str) -> None:
         with led.lock:
             if done():
                 return
@@ -205,9 +176,26 @@ class Replicator:
         return led is not None and led.leading.epoch == epoch and not led.is_over
 
     def is_ready(self, partition: PartitionId) -> bool:
-        """Whether something of our leadership is committed, so that the commit position here is not behind what was ever told."""
+        """Whether all that was told before our leadership is committed, so that the commit position here is not behind it."""
         led = self._led.get(partition)
         return led is not None and led.is_ready and not led.is_over
+
+    def is_settled(self, partition: PartitionId, head: Head) -> bool:
+        """Whether the commit position of this head row is not behind what was ever told, by us in this leadership or before it."""
+        led = self._led.get(partition)
+        return (led is not None and led.is_ready and not led.is_over and led.leading.epoch == head.leader_epoch
+                and head.commit_lsn >= led.told)
+
+    def confirm(self, partition: PartitionId, epoch: int, stopping: threading.Event) -> None:
+        """Wait until a majority has answered a round that begins now: nobody else led when this was called.
+
+        Raises:
+            NotLeaderError, UnavailableError: somebody may lead.
+        """
+        led = self._of(partition, epoch)
+        with led.lock:
+            rounds = led.leading.rounds
+        self._wait_for(partition, led, lambda: led.leading.confirmed(rounds), stopping, "does not answer")
 
     def status(self, partition: PartitionId) -> dict[str, object] | None:
         """The leader's view of its followers; None where this process does not lead."""
@@ -215,14 +203,9 @@ class Replicator:
         if led is None:
             return None
         with led.lock:
-            leading, now = led.leading, self._clock.monotonic()
-            replicas = {str(broker): {"disk_id": progress.disk_id, "matched_lsn": progress.matched if progress.disk_id else None,
-                                      "counts": progress.counts, "disk_lost": progress.disk_lost,
-                                      "age_seconds": round(now - leading.heard[broker].asked_at, 3) if broker in leading.heard else None}
-                        for broker, progress in leading.progress.items()}
-            return {"epoch": leading.epoch, "commit_lsn": leading.commit, "committed_in_epoch": leading.began, "replicas": replicas}
+            return led.leading.describe(self._clock.monotonic())
 
-    def _of(self, partition: PartitionId, epoch: int) -> _Led:
+    def _of(self, partition: PartitionId, epoch: int) -> Led:
         led = self._led.get(partition)
         if led is None or led.leading.epoch != epoch:
             raise NotLeaderError("this broker does not lead the partition any more", epoch=epoch)
@@ -230,90 +213,75 @@ class Replicator:
 
     # --- what is due ---
 
-    def _push(self, partition: PartitionId, led: _Led, *, anyway: bool = False, delay_seconds: float = 0.0) -> None:
+    def _push(self, partition: PartitionId, led: Led, *, anyway: bool = False, delay_seconds: float = 0.0) -> None:
         """Have sent what followers lack; with ``anyway`` an empty append where they lack nothing."""
         with led.lock:
             leading = led.leading
             if led.is_over:
                 return
             targets = [broker for broker in leading.followers if anyway or leading.lacks(broker, led.log.end)]
-        self._mark(partition, targets, delay_seconds)
-
-    def _mark(self, partition: PartitionId, followers: Sequence[int], delay_seconds: float = 0.0) -> None:
-        at = self._clock.monotonic() + delay_seconds
-        with self._changed:
-            for follower in followers:
-                due = self._due.setdefault(follower, {})
-                due[partition] = min(at, due.get(partition, at))
-            if followers:
-                self._changed.notify_all()
+        self._due.mark(partition, targets, delay_seconds)
 
     def run(self, stopping: threading.Event) -> None:
         """Send until told to stop. Run it in several threads."""
         while not stopping.is_set():
-            taken = self._take()
+            taken = self._due.take()
             if taken is not None:
                 self._exchange(*taken)
 
-    def _take(self) -> tuple[int, list[PartitionId]] | None:
-        with self._changed:
-            now = self._clock.monotonic()
-            wake = now + IDLE_SECONDS
-            for follower, due in self._due.items():
-                if not due or self._requests[follower] >= UNDER_WAY_MAX:
-                    continue
-                not_before = self._not_before.get(follower, 0.0)
-                in_flight = self._in_flight.setdefault(follower, set())
-                ready = [partition for partition, at in due.items() if max(at, not_before) <= now and partition not in in_flight][:PARTITIONS_MAX]
-                if ready:
-                    for partition in ready:
-                        del due[partition]
-                    in_flight.update(ready)
-                    self._requests[follower] += 1
-                    return follower, ready
-                wake = min([wake, *(max(at, not_before) for partition, at in due.items() if partition not in in_flight)])
-            self._changed.wait(max(0.0, wake - now))
-            return None
-
     def _exchange(self, follower: int, partitions: list[PartitionId]) -> None:
         asked_at = self._clock.monotonic()
-        sent: list[_Sent] = []
+        sent, left = self._requests_for(follower, partitions)
         try:
-            for partition in partitions:
-                one = self._request(follower, partition)
-                if one is not None:
-                    sent.append(one)
             replies = self._send(follower, sent) if sent else []
             error = None
         except MyQueueError as failure:
-            replies, error = [], failure
-        with self._changed:
-            self._requests[follower] -= 1
-            self._in_flight[follower].difference_update(partitions)
-            if error is None:
-                if self._failures.pop(follower, 0):
-                    _log.info("broker %d answers again", follower)
-                self._not_before.pop(follower, None)
-            else:
-                self._failed(follower, error)
-                due = self._due.setdefault(follower, {})
-                for partition in partitions:
-                    due.setdefault(partition, asked_at)
-            self._changed.notify_all()
+            replies, error, left = [], failure, partitions
         seconds = self._clock.monotonic() - asked_at
         for one, reply in zip(sent, replies, strict=False):
-            try:
-                self._land(follower, one, reply, asked_at, seconds)
-            except MyQueueError as error:
-                _log.warning("partition %s: an answer of broker %d could not be used: %s", one.partition, follower, error.message)
-                self._mark(one.partition, [follower], BACKOFF_MAX_SECONDS)
+            self._land(follower, one, reply, asked_at, seconds)
+        self._due.done(follower, partitions, left=left, error=error)
 
-    def _failed(self, follower: int, error: MyQueueError) -> None:
-        self._failures[follower] += 1
-        if self._failures[follower] == 1:
-            _log.warning("broker %d cannot be sent appends: %s", follower, error.message, extra={"code": error.code})
-        delay = min(BACKOFF_MAX_SECONDS, BACKOFF_SECONDS * 2 ** min(10, self._failures[follower] - 1))
-        self._not_before[follower] = self._clock.monotonic() + delay
+    def _requests_for(self, follower: int, partitions: Sequence[PartitionId]) -> tuple[list[_Sent], Sequence[PartitionId]]:
+        """Appends for one body, and the partitions for which there was no room. One that cannot be read does not hold up the others."""
+        sent: list[_Sent] = []
+        size = 0
+        for place, partition in enumerate(partitions):
+            try:
+                one = self._request(follower, partition)
+            except MyQueueError as error:
+                self._unreadable(partition, follower, error)
+                continue
+            if one is None:
+                continue
+            size += append_size(one.append)
+            if sent and size > BODY_BYTES:
+                return sent, partitions[place:]
+            sent.append(one)
+        return sent, ()
+
+    def _unreadable(self, partition: PartitionId, follower: int, error: MyQueueError) -> None:
+        """Our own log could not be read for a follower."""
+        led = self._led.get(partition)
+        if isinstance(error, LogFaultError) and led is not None and not led.is_over:
+            self._faulty(partition, led, error.message)
+            return
+        _log.warning("partition %s cannot be sent to broker %d: %s", partition, follower, error.message, extra={"code": error.code})
+        self._due.mark(partition, [follower], BACKOFF_MAX_SECONDS)
+
+    def _faulty(self, partition: PartitionId, led: Led, fault: str) -> None:
+        """This replica's log is damaged: it is served and led no longer, and says so. A log that is not led any more may just have been cut off."""
+        epoch = led.leading.epoch
+        try:
+            with self._store.locked(partition) as held:
+                if not is_leading(held.head) or held.head.leader_epoch != epoch:
+                    return
+                held.set_fault(fault)
+        except MyQueueError as error:
+            _log.error("the fault of partition %s could not be recorded: %s", partition, error.message)
+            return
+        _log.error("partition %s is not served any more: %s", partition, fault)
+        self.stop_leading(partition, epoch + 1)
 
     def _request(self, follower: int, partition: PartitionId) -> _Sent | None:
         led = self._led.get(partition)
@@ -352,13 +320,22 @@ class Replicator:
     # --- answers ---
 
     def _land(self, follower: int, sent: _Sent, reply: AppendReply | MyQueueError, asked_at: float, seconds: float) -> None:
+        try:
+            self._take_in(follower, sent, reply, asked_at, seconds)
+        except MyQueueError as error:
+            _log.warning("partition %s: an answer of broker %d could not be used: %s", sent.partition, follower, error.message)
+            self._due.mark(sent.partition, [follower], BACKOFF_MAX_SECONDS)
+
+    def _take_in(self, follower: int, sent: _Sent, reply: AppendReply | MyQueueError, asked_at: float, seconds: float) -> None:
         led, partition = sent.led, sent.partition
         if isinstance(reply, MyQueueError):
-            self._mark(partition, [follower], BACKOFF_MAX_SECONDS / 2)
+            self._due.mark(partition, [follower], BACKOFF_MAX_SECONDS / 2)
             return
         if reply.epoch > led.leading.epoch:
             self._lost(partition, led, reply.epoch)
             return
+        if reply.refusal is Refusal.BROKEN_CHAIN and reply.epoch == led.leading.epoch:
+            self._check_own(partition, led, sent.append.request)
         with led.lock:
             led.leading.learn(follower, reply, led.log, asked_at=asked_at)
             behind = led.leading.lacks(follower, led.log.end)
@@ -368,9 +345,20 @@ class Replicator:
         self._advance(partition, led)
         if behind:
             # Catching up from the database leaves half of the time to producers; a refusal that repeats itself is no busy loop.
-            self._mark(partition, [follower], seconds if not sent.from_memory else BACKOFF_SECONDS if refused else 0.0)
+            self._due.mark(partition, [follower], seconds if not sent.from_memory else BACKOFF_SECONDS if refused else 0.0)
 
-    def _lost(self, partition: PartitionId, led: _Led, epoch: int) -> None:
+    def _check_own(self, partition: PartitionId, led: Led, request: AppendRequest) -> None:
+        """A follower says that entries do not follow from the ones before: damaged on their way, or on this disk."""
+        with led.lock:
+            led.log.forget_recent()
+            chain = chain_before(led.log, request.position)
+        for entry in self._store.entries(partition, request.position, request.end, bytes_max=1 << 40):
+            chain = entry.chain_after(chain)
+            if chain != entry.chain:
+                self._faulty(partition, led, f"the entry at lsn {entry.head.lsn} does not have the digest it was stored with")
+                return
+
+    def _lost(self, partition: PartitionId, led: Led, epoch: int) -> None:
         """Somebody promised a higher epoch: so do we, and lead no longer."""
         with self._store.locked(partition) as held:
             if held.head.promised_epoch < epoch:
@@ -378,7 +366,7 @@ class Replicator:
         _log.warning("partition %s: epoch %d is promised elsewhere, the leadership of epoch %d ends", partition, epoch, led.leading.epoch)
         self.stop_leading(partition, epoch)
 
-    def _advance(self, partition: PartitionId, led: _Led) -> None:
+    def _advance(self, partition: PartitionId, led: Led) -> None:
         """Record a commit position that rose, then tell who waits for it; idle followers learn it a moment later."""
         with led.lock:
             led.leading.advance(led.log)
@@ -395,16 +383,13 @@ class Replicator:
             if led.leading.began and led.recorded >= commit:
                 led.is_ready = True
                 led.lock.notify_all()
-            done = [wait for wait in led.waiting if self._is_done(led, wait)]
+            led.told = max(led.told, commit)
+            done = [wait for wait in led.waiting if led.is_done(wait)]
             led.waiting = [wait for wait in led.waiting if wait not in done]
             late = [broker for broker in led.leading.followers if led.told_commit.get(broker, -1) < commit]
         for wait in done:
             wait.told(None)
-        self._mark(partition, late, COMMIT_NOTICE_SECONDS)
-
-    @staticmethod
-    def _is_done(led: _Led, wait: _Waiting) -> bool:
-        return led.leading.commit >= wait.position and (wait.confirm is None or led.leading.confirmed(wait.confirm))
+        self._due.mark(partition, late, COMMIT_NOTICE_SECONDS)
 
     # --- the keeper ---
 

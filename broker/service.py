@@ -26,6 +26,7 @@ from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
 from .core.offsets import CommitRequest, DequeueRequest, LogRange, out_of_range
 from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
+from .later import AfterCommit, Answer, NotSettledError
 from .replicator import Replicator
 from .writer import GroupWriter, Later
 
@@ -35,24 +36,7 @@ RELOOK_SECONDS = 5.0  # a long poll looks at the database this often even when n
 OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
 TOPICS_KEY = "topics"  # woken when the topics that this broker knows have changed
 
-Answer = AppendResult | Handed | StoredRecord
 TAIL_ENTRIES_MAX = 4_096  # entries that wait for a majority; beyond it nothing is appended
-
-
-class AfterCommit(Later[Answer]):
-    """An answer that rests on the log up to a position: told once that is committed, lost with the leadership."""
-
-    def __init__(self, replicator: Replicator, partition: PartitionId, epoch: int, position: int, answer: Answer | MyQueueError, *,
-                 confirm: bool) -> None:
-        self._replicator, self._partition, self._epoch, self._position = replicator, partition, epoch, position
-        self._answer, self._confirm = answer, confirm
-
-    def then(self, told: Callable[[Answer | MyQueueError], None]) -> None:
-        try:
-            self._replicator.when_committed(self._partition, self._epoch, self._position,
-                                            lambda error: told(self._answer if error is None else error), confirm=self._confirm)
-        except NotLeaderError:
-            told(OutcomeUnknownError("the leadership was lost before a majority had it"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +134,19 @@ class BrokerService:
 
     def offset(self, partition: PartitionId, consumer: str) -> int | None:
         """The consumer's committed offset; None where it has none."""
-        self.head(partition)  # says whether the partition is here at all
+        check_leading(self.head(partition))  # another replica may not know of the newest one
         return self._store.consumer_offset(partition, consumer)
 
     def sizes(self, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
         """How many messages the consumer has not read, per partition. Raises NotLeaderError where one is not led here."""
-        for partition in partitions:
-            self._replicator.require_marker(partition, self._stopping)
         found = self._store.consumer_offsets(partitions, consumer)
+        unsettled = [partition for partition, (head, _) in found.items() if not self._is_settled(partition, head)]
+        if unsettled:
+            for partition in unsettled:
+                self.head(partition)
+            found = self._store.consumer_offsets(partitions, consumer)
+            for partition, (head, _) in found.items():
+                self._check_settled(partition, head)
         return [_unread(partition, *found.get(partition, (None, None))) for partition in partitions]
 
     # --- what managers ask for ---
@@ -178,7 +167,8 @@ class BrokerService:
         if plan.changes:
             self._replicator.stop_leading(partition, plan.promised_epoch)
         self._wakeups.wake(TOPICS_KEY)
-        return PromiseAnswer(plan.promised_epoch, who.disk_id, head.end.epoch, head.end.lsn, head.commit_lsn, head.seeding_until is not None)
+        serves_nothing = head.seeding_until is not None or head.fault is not None
+        return PromiseAnswer(plan.promised_epoch, who.disk_id, head.end.epoch, head.end.lsn, head.commit_lsn, seeding=serves_nothing)
 
     def appoint(self, partition: PartitionId, *, topic: str, config: dict[str, object], appointment: Appointment) -> int:
         """Lead a partition in an epoch: the log is made where it is not there, the marker is appended. A repeat changes nothing.
@@ -201,6 +191,8 @@ class BrokerService:
                 held.append(entries, end)
                 if self._commits_alone(appointment.voters, head):
                     held.commit(end.lsn, end.offset, LogState())
+                elif commits_alone(appointment.voters, who.broker_id, who.disk_id):
+                    held.raise_commit(end.lsn, end.offset)  # with what waited for others before; it is folded soon
             elif tuple(appointment.learners) != tuple(head.learners):
                 held.set_learners(appointment.learners)
         self._replicate_led(partition)
@@ -277,6 +269,8 @@ class BrokerService:
             with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
                 head = held.head
                 alone = self._check_may_write(head)
+                if not all(isinstance(request, AppendRequest) for request in requests):
+                    self._check_settled(partition, head)
                 readable = LogRange(head.start_offset, head.commit_offset)
                 plan = plan_group(partition, head.end, held.state, readable, requests, epoch=head.leader_epoch, now_us=self._clock.now_us())
                 answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)
@@ -352,31 +346,56 @@ class BrokerService:
         """Whether this replica leads and others take part."""
         return is_leading(head) and (len(head.voters) > 1 or bool(head.learners))
 
-    def _knows_the_end(self, partition: PartitionId) -> bool:
-        """Whether what is committed here is all that is committed: by a leader whose own first entry is."""
-        head = self._store.head(partition)
-        return is_leading(head) and (commits_alone(head.voters, *self._identity()) or self._replicator.is_ready(partition))
+    def _is_settled(self, partition: PartitionId, head: Head) -> bool:
+        """Whether what is committed here is not behind what anybody was told, as far as leaders are concerned."""
+        return not self._is_shared(head) or self._replicator.is_settled(partition, head)
 
-    def _identity(self) -> tuple[int, str]:
-        who = self._who()
-        return who.broker_id, who.disk_id
+    def _check_settled(self, partition: PartitionId, head: Head) -> None:
+        """Raises NotSettledError: nothing was done."""
+        if not self._is_settled(partition, head):
+            raise NotSettledError(f"the leadership of partition {partition.partition} has not settled yet; nothing was done", component="replicas")
+
+    def _knows_the_end(self, partition: PartitionId) -> bool:
+        """Whether what is committed here is all that was committed when this was called: by a leader that a majority still follows."""
+        head = self.head(partition)
+        if not is_leading(head):
+            return False
+        if self._is_shared(head):
+            self._replicator.confirm(partition, head.leader_epoch, self._stopping)
+            return self._replicator.is_settled(partition, self._store.head(partition))
+        return True
 
     def _submit(self, partition: PartitionId, request: Request, size_bytes: int) -> Answer:
         self._replicator.require_majority(partition, self._stopping)
-        if not isinstance(request, AppendRequest):
-            self._replicator.require_marker(partition, self._stopping)
-        return self.writer.submit(partition, request, size_bytes=size_bytes, timeout_seconds=self._timeout_seconds)
+        try:
+            return self.writer.submit(partition, request, size_bytes=size_bytes, timeout_seconds=self._timeout_seconds)
+        except NotSettledError:
+            self.head(partition)  # waits for it
+            return self.writer.submit(partition, request, size_bytes=size_bytes, timeout_seconds=self._timeout_seconds)
 
     def _look(self, partition: PartitionId, offset: int | str, bytes_max: int, records_max: int) -> tuple[int, Slice]:
         if isinstance(offset, str):
             head = self.head(partition)
+            if offset == "latest":
+                check_leading(head)  # another replica may not know of it
             offset = head.start_offset if offset == "earliest" else head.commit_offset
         found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)
-        if offset > found.end_offset and not self._knows_the_end(partition):
-            raise NotYetError(f"offset {offset} is not committed here yet: this replica knows {found.end_offset}", end_offset=found.end_offset)
+        _check_served(partition, found)
+        if offset > found.end_offset:
+            if not self._knows_the_end(partition):
+                raise NotYetError(f"offset {offset} is not committed here yet: this replica knows {found.end_offset}", end_offset=found.end_offset)
+            found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)  # it may have moved before that was sure
         if not found.start_offset <= offset <= found.end_offset:
             raise out_of_range(offset, LogRange(found.start_offset, found.end_offset))
         return offset, found
+
+
+def _check_served(partition: PartitionId, found: Slice) -> None:
+    """Raises UnavailableError where this replica serves nothing: another one does."""
+    if found.fault is not None:
+        raise UnavailableError(f"this replica of partition {partition.partition} is damaged and not served: {found.fault}", component="replicas")
+    if found.seeding:
+        raise NotYetError(f"this replica of partition {partition.partition} is being made")
 
 
 def _is_empty(request: Request, answer: Answer | MyQueueError) -> bool:

@@ -97,6 +97,8 @@ class Slice:
     start_offset: int
     end_offset: int  # committed
     epoch: int
+    fault: str | None = None  # why this log is not served: then the body is empty
+    seeding: bool = False  # nor this one, yet
 
 
 class HeldLog(Protocol):

@@ -41,7 +41,7 @@ class _Held:
     def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
         for entry in entries:
             _check_storable(entry)
-        self.entries = [*self.entries, *entries]
+        self.entries = [*self.entries, *map(_copy, entries)]
         self.head = replace(self.head, end=end)
 
     @property
@@ -59,7 +59,7 @@ class _Held:
         self.head = replace(head, end=_after(self.entries[-1]) if self.entries else start)
 
     def raise_commit(self, lsn: int, offset: int) -> None:
-        self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset)
+        self.head = replace(self.head, commit_lsn=max(lsn, self.head.commit_lsn), commit_offset=max(offset, self.head.commit_offset))
 
     def set_learners(self, learners: Sequence[int]) -> None:
         self.head = replace(self.head, learners=tuple(learners))
@@ -161,7 +161,8 @@ class MemoryLogStore:
 
     def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
         log, body, records, until = self._log(partition), [ENTRIES_MAGIC], 0, offset + records_max
-        if log.head.start_offset <= offset:
+        fault, seeding = log.head.fault, log.head.seeding_until is not None
+        if log.head.start_offset <= offset and fault is None and not seeding:
             for entry in log.committed_blocks():
                 if entry.head.base_offset + entry.head.record_count <= offset or (records and entry.head.base_offset >= until):
                     continue
@@ -170,7 +171,7 @@ class MemoryLogStore:
                     break
                 body += (pack_entry_head(entry.head.base_offset, entry.head.append_time, entry.epoch), block)
                 records += entry.head.record_count
-        return Slice(b"".join(body), records, log.head.start_offset, log.head.commit_offset, log.head.promised_epoch)
+        return Slice(b"".join(body), records, log.head.start_offset, log.head.commit_offset, log.head.promised_epoch, fault, seeding)
 
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         log = self._log(partition)
@@ -209,6 +210,11 @@ def _fold(state: LogState, tail: Sequence[LogEntry]) -> LogState:
             of_request = tail[place:place + entry.request_count]
             state.fold(entry.head, sum(one.head.record_count for one in of_request), entry.body)  # type: ignore[arg-type]
     return state
+
+
+def _copy(entry: LogEntry) -> LogEntry:
+    """An entry whose columns are its own, not views of a request's body."""
+    return LogEntry(*entry[:2], *(None if column is None else bytes(column) for column in entry[2:]))
 
 
 def _after(entry: LogEntry) -> LogEnd:

@@ -69,7 +69,8 @@ OPEN_SEGMENT = "INSERT INTO segment_start (topic_id, partition, segment_id, firs
 TRUNCATE = "DELETE FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s"
 TRUNCATE_STARTS = "DELETE FROM segment_start WHERE topic_id = %s AND partition = %s AND first_lsn >= %s"
 SEGMENT_LEFT = "SELECT max(segment_id) FROM segment_start WHERE topic_id = %s AND partition = %s"
-RAISE_COMMIT = "UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s WHERE topic_id = %s AND partition = %s"
+RAISE_COMMIT = """UPDATE partition_commit SET commit_lsn = greatest(commit_lsn, %s), commit_offset = greatest(commit_offset, %s)
+                  WHERE topic_id = %s AND partition = %s"""
 # A lower bound, learnt again after a crash: no wait for the disk, and no lock on the head.
 ADVANCE = """BEGIN; SET LOCAL synchronous_commit = off;
 UPDATE partition_commit SET commit_lsn = greatest(commit_lsn, %s), commit_offset = greatest(commit_offset, %s)
@@ -345,10 +346,12 @@ class PostgresLogStore:
     def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
         parameters = folding.parameters(partition) | {"offset": offset, "bytes_max": bytes_max, "records_max": min(records_max, READ_RECORDS_MAX)}
         with self._reading() as cursor:
-            cursor.execute(f"SELECT p.start_offset, c.commit_offset, p.promised_epoch, {SEGMENT_OF} {FROM_HEAD} {WHERE_PARTITION}", parameters)
-            start, end, epoch, segment_id = _found(cursor.fetchone(), partition)
-            if not start <= offset < end or segment_id is None:
-                return Slice(ENTRIES_MAGIC, 0, start, end, epoch)
+            cursor.execute(f"""SELECT p.start_offset, c.commit_offset, p.promised_epoch, p.fault, p.seeding_until, {SEGMENT_OF}
+                               {FROM_HEAD} {WHERE_PARTITION}""", parameters)
+            start, end, epoch, fault, seeding_until, segment_id = _found(cursor.fetchone(), partition)
+            serves_nothing = fault is not None or seeding_until is not None
+            if serves_nothing or not start <= offset < end or segment_id is None:
+                return Slice(ENTRIES_MAGIC, 0, start, end, epoch, fault, seeding_until is not None)
             rows = io.BytesIO()
             statement = cursor.mogrify(READ.format(table=segments.table_name(segment_id)), parameters | {"end": end})
             cursor.copy_expert(statement, rows, COPY_CHUNK_BYTES)

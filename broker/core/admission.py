@@ -10,6 +10,7 @@ from __future__ import annotations
 from myqueue.errors import CorruptBatchError, TooLargeError
 from myqueue.protocol.batch import REQUEST_BYTES_MAX, Block, blocks_of, decode_headers, elements
 
+BLOCKS_MAX = 16_384  # each becomes an entry with a head of its own: what is stored must fit the calls between brokers too
 _TIMESTAMP_BYTES = 12  # int32 length and int64
 
 
@@ -22,6 +23,9 @@ def admit(body: bytes) -> list[Block]:
     if len(body) > REQUEST_BYTES_MAX:
         raise TooLargeError(f"the batch has {len(body)} bytes, the most is {REQUEST_BYTES_MAX}", size=len(body), maximum=REQUEST_BYTES_MAX)
     blocks = blocks_of(body)
+    if len(blocks) > BLOCKS_MAX:
+        raise TooLargeError(f"the batch has {len(blocks)} blocks, the most is {BLOCKS_MAX}: pack more records into one",
+                            size=len(blocks), maximum=BLOCKS_MAX)
     for block in blocks:
         if block.headers is not None:
             _check_headers(block)

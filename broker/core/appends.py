@@ -30,6 +30,8 @@ _HEAD = struct.Struct(">qqhqiqqiqii")
 _SIZE = struct.Struct(">i")
 _NULL = _SIZE.pack(-1)
 COLUMNS = 5
+BODY_BYTES = 4 << 20  # appends are gathered up to here; one request of a producer is never split and may be longer
+BODY_BYTES_MAX = 16 << 20  # what a broker takes: BODY_BYTES, and one request with its heads
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Append:
 def entry_size(entry: LogEntry) -> int:
     """Bytes of an entry in a body."""
     return _HEAD.size + CHAIN_BYTES + COLUMNS * _SIZE.size + sum(len(column) for column in entry[2:] if column is not None)
+
+
+def append_size(append: Append) -> int:
+    """Bytes of an append in a body."""
+    return _APPEND.size + len(append.introduction) + sum(map(entry_size, append.request.entries))  # type: ignore[arg-type]
 
 
 def encode(appends: Iterable[Append]) -> bytes:

@@ -112,6 +112,14 @@ class Leading:
         """Whether a majority has answered something asked within the lease."""
         return self._majority({broker for broker, heard in self.heard.items() if heard.asked_at > now - LEASE_SECONDS})
 
+    def describe(self, now: float) -> dict[str, object]:
+        """This leadership as a coordinator is told of it."""
+        replicas = {str(broker): {"disk_id": progress.disk_id, "matched_lsn": progress.matched if progress.disk_id else None,
+                                  "counts": progress.counts, "disk_lost": progress.disk_lost,
+                                  "age_seconds": round(now - self.heard[broker].asked_at, 3) if broker in self.heard else None}
+                    for broker, progress in self.progress.items()}
+        return {"epoch": self.epoch, "commit_lsn": self.commit, "committed_in_epoch": self.began, "replicas": replicas}
+
     def _majority(self, brokers: set[int]) -> bool:
         answers = {broker: self.heard[broker].disk_id for broker in brokers if counts(self.voters, broker, self.heard[broker].disk_id)}
         return has_majority(self.voters, {**answers, self.broker_id: self.disk_id})

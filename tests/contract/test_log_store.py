@@ -438,3 +438,22 @@ def test_drop_forgets_a_topic(store: LogStore):
     begin(store, PARTITION)
     assert append(store, b"new", seq=0).base_offset == 0
     assert write(store, DequeueRequest("#1", "r"))[0].offset == 0
+
+
+def test_a_damaged_log_is_not_served(store: LogStore):
+    """A read says why, and holds nothing."""
+    append(store, b"a")
+    with store.locked(PARTITION) as held:
+        held.set_fault("an entry changed")
+    found = store.read(PARTITION, 0, **EVERYTHING)
+    assert (found.fault, found.record_count, found.body) == ("an entry changed", 0, ENTRIES_MAGIC)
+
+
+def test_the_commit_position_never_falls(store: LogStore):
+    """Whoever raises it late changes nothing."""
+    append(store, b"a", b"b")
+    before = store.head(PARTITION)
+    with store.locked(PARTITION) as held:
+        held.raise_commit(1, 0)
+    store.advance(PARTITION, 1, 0)
+    assert store.head(PARTITION) == before

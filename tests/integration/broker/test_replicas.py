@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import pytest
 import requests
 
+from broker.core.admission import BLOCKS_MAX
 from myqueue.protocol import routes
+from myqueue.protocol.batch import BATCH_TYPE, pack_values
 from tests.support.replicas import Replicas, replicas
 from tests.support.waiting import wait_until
 
@@ -66,6 +68,7 @@ def test_without_a_majority_nothing_is_acknowledged_and_the_answer_comes_soon(gr
     refused = group.send("lost", status=503, timeout_seconds=3.0)
     assert refused["error"]["outcome"] == "not_done"
     assert group.values(1) == ["before"]
+    assert group.brokers[1].call("GET", group.records, offset=5, status=503)["error"]["outcome"] == "not_done"
     group.start(2)
 
     def goes_on() -> bool:
@@ -176,3 +179,13 @@ def test_an_uncommitted_tail_is_cut_off_where_another_log_won(group: Replicas):
     group.start(1)
     group.wait_equal()
     assert group.values(1) == group.values(2) == group.values(3) == ["m0", "m1"]
+
+
+def test_a_request_of_as_many_blocks_as_one_may_have_is_replicated(group: Replicas):
+    """Its entries go in one call, since a request is never split; one block more is refused before anything is stored."""
+    block = pack_values([b"x"])[4:]
+    kind = {"Content-Type": BATCH_TYPE}
+    leader = group.brokers[group.leader]
+    assert leader.call("POST", group.records, b"MQB1" + block * BLOCKS_MAX, headers=kind)["record_count"] == BLOCKS_MAX
+    leader.call("POST", group.records, b"MQB1" + block * (BLOCKS_MAX + 1), headers=kind, status=413)
+    assert group.send("after")["base_offset"] == BLOCKS_MAX

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from broker.core.admission import admit
+from broker.core.admission import BLOCKS_MAX, admit
 from myqueue.errors import CorruptBatchError, TooLargeError
 from myqueue.protocol.batch import HEADERS, REQUEST_BYTES_MAX, TIMESTAMPS, VALUES, pack, pack_values, records_of
 from myqueue.protocol.types import Record
@@ -48,3 +48,11 @@ def test_a_negative_time_between_good_ones_is_found():
 def test_a_request_is_bounded():
     with pytest.raises(TooLargeError):
         admit(pack_values([b"x" * 1_000_000] * (REQUEST_BYTES_MAX // 1_000_000 + 1)))
+
+
+def test_a_batch_of_too_many_blocks_is_refused():
+    """Each block becomes an entry with a head of its own: what is stored of a request must fit the calls between brokers."""
+    block = pack_values([b"x"])[4:]
+    assert len(admit(b"MQB1" + block * BLOCKS_MAX)) == BLOCKS_MAX
+    with pytest.raises(TooLargeError, match="blocks"):
+        admit(b"MQB1" + block * (BLOCKS_MAX + 1))

@@ -1,0 +1,144 @@
+"""What a leader sends, and what it says while it does not know: two brokers in one process, on logs in memory."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from broker.core.appends import BODY_BYTES
+from myqueue.errors import NotLeaderError, OffsetOutOfRangeError, OutcomeUnknownError, UnavailableError
+from myqueue.protocol.entry import LogEntry
+from myqueue.protocol.types import PartitionId
+from tests.support.factories import blocks
+from tests.support.two_brokers import TwoBrokers, ends, two_brokers
+from tests.support.waiting import wait_until
+
+P = PartitionId(1, 0)
+READ = {"bytes_max": 1 << 20, "records_max": 100}
+
+
+def send(group: TwoBrokers, partition: PartitionId, *values: bytes) -> int:
+    return group.service.append(partition, blocks(*values), None, size_bytes=sum(map(len, values))).base_offset
+
+
+def unsent(group: TwoBrokers, partition: PartitionId, value: bytes) -> None:
+    """A record that the leader has stored, keeps in no memory, and could not send; the wire stays cut."""
+    group.wire.is_open = False
+    with pytest.raises(OutcomeUnknownError):
+        send(group, partition, value)
+    group.replicator._led[partition].log.forget_recent()
+
+
+def forget_commit(group: TwoBrokers, partition: PartitionId, lsn: int) -> None:
+    """The commit position in the database is a lower bound: its crash took it back."""
+    log = group.store._log(partition)
+    log.head = replace(log.head, commit_lsn=lsn, commit_offset=0, applied_lsn=lsn)
+
+
+def damage(group: TwoBrokers, partition: PartitionId, lsn: int) -> None:
+    """One byte of a stored entry is another one."""
+    entries = group.store._log(partition).entries
+    head, chain, keys, stored, *rest = entries[lsn]
+    spoilt = LogEntry(head, chain, keys, bytes(stored)[:-1] + b"!", *rest)
+    group.store._log(partition).entries = [*entries[:lsn], spoilt, *entries[lsn + 1:]]
+
+
+def test_a_follower_that_lacks_much_is_sent_it_in_bodies_that_it_takes():
+    """Twelve partitions with a MiB each wait for it: no body is longer than what is gathered and one request, and all of it comes."""
+    partitions = [PartitionId(1, number) for number in range(12)]
+    with two_brokers() as group:
+        for partition in partitions:
+            group.lead(partition)
+        wait_until(lambda: ends(group.other, partitions) == [1] * 12, what="the markers to be everywhere")
+        group.wire.is_open = False
+        with ThreadPoolExecutor(12) as pool:
+            sent = [pool.submit(send, group, partition, b"x" * 1_000_000) for partition in partitions]
+            wait_until(lambda: ends(group.store, partitions) == [2] * 12, what="the records to be stored here")
+            group.wire.sizes.clear()
+            group.wire.is_open = True
+            assert [future.result(10) for future in sent] == [0] * 12
+        assert ends(group.other, partitions) == [2] * 12
+        assert max(group.wire.sizes) <= BODY_BYTES
+        assert sum(group.wire.sizes) < 20_000_000, "most of it went once"
+
+
+def test_a_log_that_cannot_be_read_holds_up_no_other():
+    """A missing entry of one partition: that replica is served no more and says why; the partition beside it goes on."""
+    other = PartitionId(1, 1)
+    with two_brokers(timeout_seconds=2.0) as group:
+        group.lead(P)
+        group.lead(other)
+        assert (send(group, P, b"a"), send(group, other, b"a")) == (0, 0)
+        unsent(group, P, b"b")
+        log = group.store._log(P)
+        log.entries = log.entries[:2]
+        group.wire.is_open = True
+        fault = wait_until(lambda: group.store.head(P).fault, what="the fault to be recorded")
+        assert "lsn 2" in fault
+        assert send(group, other, b"b") == 1
+        with pytest.raises(NotLeaderError):
+            send(group, P, b"b")
+        with pytest.raises(UnavailableError, match="damaged"):
+            group.service.read(P, 0, **READ)
+        assert group.service.promise(P, topic="t", config={}, epoch=2).seeding, "it counts for no majority"
+
+
+def test_a_leader_whose_entry_is_damaged_stops():
+    """The follower refuses it by its digest, the leader looks at its own disk, finds the entry and leads no longer."""
+    with two_brokers(timeout_seconds=2.0) as group:
+        group.lead(P)
+        send(group, P, b"a")
+        unsent(group, P, b"damaged")
+        damage(group, P, 2)
+        group.wire.is_open = True
+        fault = wait_until(lambda: group.store.head(P).fault, what="the fault to be recorded")
+        assert "lsn 2" in fault
+        assert group.other.head(P).fault is None
+        assert ends(group.other, [P]) == [2]
+
+
+def test_a_leader_that_does_not_know_yet_what_is_committed_says_so():
+    """Not empty and not zero: messages were acknowledged before, and it has not heard that they are committed."""
+    with two_brokers() as group:
+        group.lead(P)
+        send(group, P, b"a")
+        group.wire.is_open = False
+        forget_commit(group, P, 0)
+        group.lead(P, epoch=2)
+        for ask in (lambda: group.service.dequeue(P, "#1"), lambda: group.service.sizes("#1", [P]), lambda: group.service.offset(P, "#1"),
+                    lambda: group.service.read(P, "latest", **READ), lambda: group.service.read(P, 1, **READ)):
+            with pytest.raises(UnavailableError):
+                ask()
+        group.wire.is_open = True
+        wait_until(lambda: group.replicator.is_ready(P), what="the marker to be committed")
+        assert group.service.sizes("#1", [P]) == [1]
+        assert group.service.dequeue(P, "#1").record.value == b"a"  # type: ignore[union-attr]
+        assert group.service.dequeue(P, "#1") is None
+
+
+def test_the_end_of_a_log_is_told_only_with_a_majority():
+    """A leader that nobody answers may have been replaced: beyond what it knows is not outside the log."""
+    with two_brokers() as group:
+        group.lead(P)
+        send(group, P, b"a")
+        with pytest.raises(OffsetOutOfRangeError) as error:
+            group.service.read(P, 5, **READ)
+        assert error.value.latest == 1
+        group.wire.is_open = False
+        with pytest.raises(UnavailableError):
+            group.service.read(P, 5, **READ)
+        assert group.service.read(P, 0, **READ)[1].record_count == 1, "what is committed stays true"
+
+
+def test_what_was_told_is_known_though_the_database_forgot_it():
+    """The commit position in the database is a lower bound that its crash may take back: until it is recorded again nothing is called empty."""
+    with two_brokers() as group:
+        group.lead(P)
+        send(group, P, b"a")
+        forget_commit(group, P, 1)
+        with pytest.raises(UnavailableError):
+            group.service.dequeue(P, "#1")
+        group.replicator.look_around()
+        assert group.service.dequeue(P, "#1").record.value == b"a"  # type: ignore[union-attr]
