@@ -43,6 +43,8 @@ ENTRIES_OF_TYPES = f"SELECT {ENTRY_COLUMNS} FROM wal WHERE index > %s AND comman
 BETWEEN_BYTES_MAX = 4 << 20  # of commands that are read at a time, and so of those in one append; the body limit of a node is above it
 INSERT_ENTRIES = "INSERT INTO wal (index, term, command, client_id, client_seq, chain) VALUES %s"
 DELETE_FROM = "DELETE FROM wal WHERE index > %s"
+DELETE_TO = "DELETE FROM wal WHERE index <= %s"
+SET_START = "UPDATE raft_state SET snapshot_index = %s, snapshot_term = %s, snapshot_chain = %s"
 PENDING = "SELECT client_id, client_seq, index, term FROM wal WHERE index > %s AND client_id = ANY (%s)"
 SESSIONS = "SELECT client_id, last_seq, reply, last_index FROM client_session WHERE client_id = ANY (%s)"
 PUT_SESSION = """INSERT INTO client_session (client_id, last_seq, reply, last_index) VALUES (%s, %s, %s, %s)
@@ -134,6 +136,11 @@ class HeldWal:
         self.metadata = SqlMetadata(cursor)
         self.changed = False  # whether there is anything to commit
 
+    @property
+    def cursor(self) -> Any:
+        """For the statements of ``db.snapshots``, in the same transaction."""
+        return self._cursor
+
     def write_state(self, state: RaftState) -> None:
         """Write the row as it is after a decision."""
         before = self.state
@@ -177,6 +184,15 @@ class HeldWal:
         self._cursor.execute(DELETE_FROM, (position,))
         self.changed = True
         self.log.forget_end()
+
+    def begin_log_at(self, index: int, term: int, chain: bytes) -> int:
+        """Let the log begin behind an applied entry, of which term and chain stay known; the entries up to it go. How many went."""
+        assert self.state.snapshot_index <= index <= self.state.applied_index, "the log never begins behind what is applied"
+        self._cursor.execute(SET_START, (index, term, chain))
+        self._cursor.execute(DELETE_TO, (index,))
+        self.state, self.changed = replace(self.state, snapshot_index=index, snapshot_term=term, snapshot_chain=chain), True
+        self.log = SqlLog(self._cursor, self.state)
+        return self._cursor.rowcount
 
     def sessions(self, client_ids: Sequence[str]) -> dict[str, Session]:
         self._cursor.execute(SESSIONS, (list(client_ids),))

@@ -33,6 +33,8 @@ class ManagerSettings:
     raft_heartbeat_seconds: float = setting(0.3, help="a leader tells the other managers that it lives", minimum=0.02, maximum=10)
     election_timeout_seconds: float = setting(1.0, help="silence of a leader, or of a majority, after which there is an election; each manager "
                                               "waits up to twice as long", minimum=0.1, maximum=60)
+    wal_entries_max: int = setting(20_000, help="applied entries in the WAL: a snapshot is taken at every half as many, and the WAL then begins "
+                                   "at the one before", minimum=2, maximum=10_000_000)
     heartbeat_interval_seconds: float = setting(1.0, help="heartbeats are written and passed on", minimum=0.1, maximum=60)
     node_suspect_after_seconds: float = setting(5.0, help="silence after which a broker or manager is suspect", minimum=0.1)
     node_dead_after_seconds: float = setting(15.0, help="silence after which a broker or manager is dead", minimum=0.1)
@@ -56,6 +58,11 @@ class ManagerSettings:
     def urls(self) -> dict[int, str]:
         """Every manager's URL by node id."""
         return dict(_parse(item) for item in self.managers)
+
+    @property
+    def snapshot_entries(self) -> int:
+        """From one snapshot to the next."""
+        return self.wal_entries_max // 2
 
     @property
     def thresholds(self) -> dict[str, Thresholds]:

@@ -23,12 +23,14 @@ from manager.heartbeats import HeartbeatBook, Liveness
 from manager.lives import Lives
 from manager.members import Members
 from manager.node import signals as sig
+from manager.node.compaction import Compaction
 from manager.node.driver import Driver
 from manager.node.founder import Founder
 from manager.node.lanes import Lanes
 from manager.node.mailbox import Mailbox
 from manager.node.role import Role
 from manager.node.signals import Signals
+from manager.node.snapshots import offer_of
 from manager.node.transport import Peers
 from manager.node.wal import Wal
 from manager.proposer import Proposer
@@ -74,7 +76,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     peers = Peers(to_managers, urls, timeout_seconds=settings.peer_timeout_seconds)
     brokers = Brokers(to_brokers, timeout_seconds=settings.broker_timeout_seconds)
     signals = Signals(wakeups, lifecycle.stopping)
-    wal = Wal(store, role, signals, clock, election_timeout_seconds=settings.election_timeout_seconds)
+    wal = Wal(store, role, signals, clock, election_timeout_seconds=settings.election_timeout_seconds, snapshot_entries=settings.snapshot_entries)
+    compaction = Compaction(store, clock, snapshot_entries=settings.snapshot_entries)
     database = database_of(settings.database_url, settings.reader_user)
 
     replica = Replica(MetadataStore(engine), role=role, peers=peers, signals=signals, clock=clock, wait_seconds=settings.read_wait_seconds)
@@ -101,17 +104,17 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                     is_leaving=lambda: gate.is_shut)
 
     others = set(urls) - {settings.node_id}
-    lanes = Lanes(peers, answered=lambda: signals.give(sig.DRIVE), run=lifecycle.thread,
+    lanes = Lanes(peers, answered=lambda: signals.give(sig.DRIVE), run=lifecycle.thread, offer=lambda order: offer_of(store, order),
                   small_timeout_seconds=settings.election_timeout_seconds, large_timeout_seconds=settings.peer_timeout_seconds)
     mailbox = Mailbox(MemberRequestStore(engine), signals, clock)
     members = Members(mailbox=mailbox, replica=replica, peers=peers, role=role, clock=clock, timeout_seconds=settings.propose_timeout_seconds,
                       identity_at=Peers(to_brokers, {}, timeout_seconds=settings.peer_timeout_seconds).identity_at)
     founder = Founder(wal, peers, node_id=settings.node_id, managers=tuple(urls))
-    driver = Driver(wal=wal, role=role, peers=peers, lanes=lanes, founder=founder, mailbox=mailbox, lock=DriverLock(driver_engine), signals=signals,
-                    clock=clock, alone=not others, heartbeat_seconds=settings.raft_heartbeat_seconds,
+    driver = Driver(wal=wal, role=role, peers=peers, lanes=lanes, founder=founder, mailbox=mailbox, lock=DriverLock(driver_engine),
+                    compaction=compaction, signals=signals, clock=clock, alone=not others, heartbeat_seconds=settings.raft_heartbeat_seconds,
                     election_timeout_seconds=settings.election_timeout_seconds,
                     on_events=appointer.on_events, on_leading=appointer.begin)
-    _run_beside(lifecycle, driver, appointer, coordinator, lives, settings=settings, book=book, liveness=liveness, view=view)
+    _run_beside(lifecycle, driver, compaction, appointer, coordinator, lives, settings=settings, book=book, liveness=liveness, view=view)
     lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
     lifecycle.before_stop("last requests", lambda: gate.shut(least_seconds=LAST_REQUESTS_SECONDS[0], most_seconds=LAST_REQUESTS_SECONDS[1]))
     for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close, watch.close):
@@ -126,8 +129,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                       guard=Guard(clock, token=settings.token, secret=secret))
 
 
-def _run_beside(lifecycle: Lifecycle, driver: Driver, appointer: Appointer, coordinator: Coordinator, lives: Lives, *, settings: ManagerSettings,
-                book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
+def _run_beside(lifecycle: Lifecycle, driver: Driver, compaction: Compaction, appointer: Appointer, coordinator: Coordinator, lives: Lives, *,
+                settings: ManagerSettings, book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
     """The background threads of a worker. What only the driver's process does watches ``driver.driving`` or ``driver.leading``."""
 
     def beat() -> None:
@@ -141,6 +144,7 @@ def _run_beside(lifecycle: Lifecycle, driver: Driver, appointer: Appointer, coor
             liveness.check()
 
     lifecycle.thread("driver", driver.run)
+    lifecycle.thread("compaction", compaction.run)
     lifecycle.every("heartbeats", settings.heartbeat_interval_seconds, beat)
     lifecycle.every("cluster-view", view.REFRESH_SECONDS, view.refresh)
     lifecycle.thread("appointer", lambda stopping: appointer.run(driver.leading, stopping))

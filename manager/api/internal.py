@@ -11,7 +11,7 @@ from manager.api.native import body_of
 from manager.cluster import commands
 from manager.heartbeats import NODES, HeartbeatBook, Liveness
 from manager.lives import Lives
-from manager.node import messages
+from manager.node import messages, snapshots
 from manager.node.wal import Wal
 from manager.proposer import Proposer
 from manager.raft import messages as raft
@@ -48,6 +48,10 @@ def make_blueprint(*, identity: Callable[[], dict[str, Any]], wal: Wal, proposer
     @blueprint.post(routes.I_RAFT_TIMEOUT_NOW)
     def timeout_now() -> Response:
         return jsonify(raft.timeout_now_reply_to_json(wal.handle(raft.timeout_now_from_json(json_object(request.get_data())))))
+
+    @blueprint.post(routes.I_RAFT_SNAPSHOT)
+    def snapshot() -> Response:
+        return jsonify(messages.reply_to_json(wal.handle(snapshots.offer_from_json(json_object(request.get_data())))))
 
     @blueprint.post(routes.I_PROPOSE)
     def propose() -> Response:

@@ -12,20 +12,23 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from db.member_requests import MemberRequest
 from db.wal_store import DriverLock
 from manager.cluster import commands
 from manager.cluster.draft import Event
 from manager.node import signals as sig
+from manager.node.compaction import Compaction
 from manager.node.founder import Founder
 from manager.node.lanes import Lanes
 from manager.node.mailbox import Mailbox
 from manager.node.role import Role
 from manager.node.signals import Signals
+from manager.node.snapshots import StateOrder
 from manager.node.transport import Peers
 from manager.node.wal import Applied, Desk, Wal
+from manager.raft.membership import Member
 from manager.raft.messages import Reply
 from manager.raft.node import Node, Ready
 from manager.raft.node import Role as Part
@@ -47,9 +50,9 @@ Step = Callable[[Held], None]
 class Driver:
     """Drives one manager while it holds the lock."""
 
-    def __init__(self, *, wal: Wal, role: Role, peers: Peers, lanes: Lanes, founder: Founder, mailbox: Mailbox, lock: DriverLock, signals: Signals,
-                 clock: Clock, alone: bool, heartbeat_seconds: float, election_timeout_seconds: float, on_events: Callable[[tuple[Event, ...]], None],
-                 on_leading: Callable[[], None]) -> None:
+    def __init__(self, *, wal: Wal, role: Role, peers: Peers, lanes: Lanes, founder: Founder, mailbox: Mailbox, lock: DriverLock,
+                 compaction: Compaction, signals: Signals, clock: Clock, alone: bool, heartbeat_seconds: float, election_timeout_seconds: float,
+                 on_events: Callable[[tuple[Event, ...]], None], on_leading: Callable[[], None]) -> None:
         """
         Args:
             alone: as far as the settings know, there is no other manager to wait for.
@@ -57,12 +60,12 @@ class Driver:
         """
         self._wal, self._role, self._lanes, self._founder, self._mailbox, self._lock = wal, role, lanes, founder, mailbox, lock
         self._peers, self._signals, self._clock, self._alone = peers, signals, clock, alone
-        self._on_events, self._on_leading = on_events, on_leading
+        self._compaction, self._on_events, self._on_leading = compaction, on_events, on_leading
         self._heartbeat_seconds, self._election_timeout_seconds = heartbeat_seconds, election_timeout_seconds
         self._node, self._started = self._new_node(), False
         self._seen = -1  # the stamp of the last look
         self._round_due = self._look_due = self._repair_due = 0.0
-        self._members_index = -1  # of the membership that the lanes reach
+        self._reached: Mapping[int, Member] = {}  # by the lanes
         self._read_asked = 0
         self._disk_lost: DiskLostError | None = None  # another identity is to be taken
         self.driving = threading.Event()  # this process holds the lock
@@ -123,6 +126,7 @@ class Driver:
             if not self.driving.is_set():
                 self._role.leave(False)  # a process before this one may have said it
                 self.driving.set()
+                self._compaction.resume()
         return True
 
     def _rest(self) -> None:
@@ -176,6 +180,7 @@ class Driver:
         for ready in readies:
             self._carry_out(ready)
         self._effects(done)
+        self._compaction.applied(done.applied_index)
         persist = readies[-1].persist  # what was written just now counts from the next step on
         return done.applied_index < done.commit_index or bool(persist.insert) or persist.term_vote is not None
 
@@ -194,17 +199,17 @@ class Driver:
     def _reach(self, held: Held) -> None:
         """Be able to send to every member of the membership that was in force."""
         membership = held.membership
-        if membership.index != self._members_index and membership.members:
+        if membership.members != self._reached and membership.members:
             self._peers.follow({member.node_id: member.url for member in membership.members.values()})
             self._lanes.reach(membership.others(held.state.node_id))
             self._alone = set(membership.voters) == {held.state.node_id}
-            self._members_index = membership.index
+            self._reached = membership.members
 
     def _carry_out(self, ready: Ready) -> None:
         for envelope in ready.send:
             self._lanes.send(envelope)
         for order in ready.snapshots:
-            _log.critical("manager %d is behind the beginning of the log, and states are not sent yet", order.target)
+            self._lanes.send_state(StateOrder(order.target, self._node.term, order.round))
         for read in ready.reads:
             self._role.confirm_read(read.read_id, read.index)
             self._signals.give(sig.READ_CONFIRMED)

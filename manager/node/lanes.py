@@ -12,11 +12,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from manager.node.snapshots import StateOrder
 from manager.node.transport import Peers
-from manager.raft.messages import Append, Envelope, Reply, Request, TimeoutNow, TimeoutNowReply
-from myqueue.errors import LogFaultError, MyQueueError
+from manager.raft.messages import Append, Envelope, InstallSnapshot, Reply, Request, TimeoutNow, TimeoutNowReply
+from myqueue.errors import LogFaultError, MyQueueError, TooLargeError
 
 STOP_CHECK_SECONDS = 0.5
+STATE_TIMEOUT_SECONDS = 30.0  # for a manager to take a state; its rows are written in one transaction
 ANSWERS_MAX = 1_000  # that wait for the driver; the oldest are lost first
 _log = logging.getLogger(__name__)
 
@@ -24,12 +26,12 @@ _log = logging.getLogger(__name__)
 class Lane:
     """One thread's messages to one manager."""
 
-    def __init__(self, send: Callable[[Request], None]) -> None:
+    def __init__(self, send: Callable[[Request | StateOrder], None]) -> None:
         self._send = send
-        self._waiting: Request | None = None
+        self._waiting: Request | StateOrder | None = None
         self._changed = threading.Condition()
 
-    def put(self, request: Request) -> None:
+    def put(self, request: Request | StateOrder) -> None:
         with self._changed:
             self._waiting = request
             self._changed.notify()
@@ -47,13 +49,14 @@ class Lanes:
     """All of them, and the answers that came."""
 
     def __init__(self, peers: Peers, *, answered: Callable[[], None], run: Callable[[str, Callable[[threading.Event], None]], None],
-                 small_timeout_seconds: float, large_timeout_seconds: float) -> None:
+                 offer: Callable[[StateOrder], InstallSnapshot | None], small_timeout_seconds: float, large_timeout_seconds: float) -> None:
         """
         Args:
             answered: called when an answer came.
             run: runs a function in a thread of this name until the process stops.
+            offer: what is sent for an ordered state, read when its turn has come; None where there is nothing to send any more.
         """
-        self._peers, self._answered, self._run = peers, answered, run
+        self._peers, self._answered, self._run, self._offer = peers, answered, run, offer
         self._small_timeout_seconds, self._large_timeout_seconds = small_timeout_seconds, large_timeout_seconds
         self._answers: deque[tuple[int, Reply]] = deque(maxlen=ANSWERS_MAX)
         self._trouble: dict[int, str] = {}  # the last failure's code, so that each is logged once
@@ -75,6 +78,11 @@ class Lanes:
         if envelope.target in lanes:
             lanes[envelope.target].put(request)  # type: ignore[arg-type]
 
+    def send_state(self, order: StateOrder) -> None:
+        """Have a manager sent the state of this one. It goes the way of the entries, which wait for it anyway."""
+        if order.target in self._large:
+            self._large[order.target].put(order)
+
     def take(self) -> list[tuple[int, Reply]]:
         """The answers that came since the last time: (who, what)."""
         taken = []
@@ -85,12 +93,17 @@ class Lanes:
     def _lane(self, node_id: int, timeout_seconds: float) -> Lane:
         return Lane(lambda request: self._ask(node_id, request, timeout_seconds))
 
-    def _ask(self, node_id: int, request: Request, timeout_seconds: float) -> None:
+    def _ask(self, node_id: int, waiting: Request | StateOrder, timeout_seconds: float) -> None:
         try:
+            request = self._offer(waiting) if isinstance(waiting, StateOrder) else waiting
+            if request is None:
+                return
+            if isinstance(request, InstallSnapshot):
+                timeout_seconds = STATE_TIMEOUT_SECONDS
             reply = self._peers.ask(node_id, request, timeout_seconds=timeout_seconds)
         except MyQueueError as error:
             if self._trouble.get(node_id) != error.code:
-                level = logging.CRITICAL if isinstance(error, LogFaultError) else logging.WARNING
+                level = logging.CRITICAL if isinstance(error, (LogFaultError, TooLargeError)) else logging.WARNING
                 _log.log(level, "manager %d: %s", node_id, error.message, extra={"code": error.code})
             self._trouble[node_id] = error.code
             if isinstance(request, TimeoutNow):

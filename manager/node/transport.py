@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from manager.node import messages
+from manager.node import messages, snapshots
 from manager.node.wal import Answered
 from manager.raft import messages as raft
 from manager.raft.life import LifeSign
@@ -73,6 +73,10 @@ class Peers:
             body = self._call(node_id, "POST", routes.I_RAFT_TIMEOUT_NOW, raft.timeout_now_to_json(request), timeout_seconds=timeout_seconds,
                               repeatable=True)
             return raft.timeout_now_reply_from_json(body)
+        if isinstance(request, raft.InstallSnapshot):
+            body = self._call(node_id, "POST", routes.I_RAFT_SNAPSHOT, snapshots.offer_to_json(request), timeout_seconds=timeout_seconds,
+                              repeatable=True)
+            return messages.reply_from_json(body)
         assert isinstance(request, raft.Append), request
         body = self._call(node_id, "POST", routes.I_RAFT_APPEND, messages.append_to_json(request), timeout_seconds=timeout_seconds,
                           repeatable=True)

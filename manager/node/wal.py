@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from db import snapshots
 from db.wal import RaftState, WalEntry
 from db.wal_store import HeldWal, Session, WalStore
 from manager.cluster import commands
@@ -23,14 +24,14 @@ from manager.node import signals as sig
 from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.raft.follower import handle
-from manager.raft.life import LifeSign, Seen, loses_disk, plan_life, sign_of
+from manager.raft.life import LifeSign, Seen, is_registered_lost, loses_disk, plan_life, sign_of
 from manager.raft.log import Proposal
 from manager.raft.membership import MEMBER_COMMANDS, Member, Membership, changes_membership, in_force
 from manager.raft.messages import Reply, Request, TimeoutNow, VoteRequest
 from manager.raft.proposal import Admission, Outcome, admit, plan_propose, proposal_outcome
 from manager.raft.state import Changes, Held, state_after
 from myqueue.clock import Clock
-from myqueue.errors import BadRequestError, DiskLostError, DuplicateSequenceError, LogFaultError, MyQueueError, RefusedError, TooLargeError
+from myqueue.errors import BadRequestError, DiskLostError, DuplicateSequenceError, MyQueueError, RefusedError, TooLargeError
 from myqueue.protocol.chain import canonical_json
 from myqueue.service.faults import fault_point, is_armed
 
@@ -75,21 +76,30 @@ class Applied:
 class Desk:
     """One decision: what is on disk under the lock of ``raft_state``, and the way to change it."""
 
-    def __init__(self, rows: HeldWal, role: Role) -> None:
-        self._rows, self._role = rows, role
+    def __init__(self, rows: HeldWal, role: Role, snapshot_entries: int | None) -> None:
+        self._rows, self._role, self._snapshot_entries = rows, role, snapshot_entries
         self.held = Held(rows.state, rows.log, membership_in(rows), role.contact())
+
+    @property
+    def disk_id(self) -> str:
+        """This manager's disk, as it is after what was written."""
+        return self._rows.state.disk_id
 
     def write(self, changes: Changes, *, apply: bool = False) -> Applied:
         """Carry the changes out; with ``apply`` also what is committed then, as much as fits into one transaction."""
         rows = self._rows
         before, state = rows.state, state_after(rows.state, changes)
         if changes.install is not None:
-            raise LogFaultError("the leader's log begins behind the end of this one, and states are not sent yet")
+            rows.write_state(state)  # first: the log never begins behind what is applied
+            snapshots.install(rows, changes.install.state)
+            if is_registered_lost(membership_in(rows), state.node_id):
+                _renew(rows, self._role, "the state that it takes says so")
+            return Applied(state.applied_index, state.commit_index, commit_rose=state.commit_index > before.commit_index)
         if changes.delete_from is not None:
             rows.truncate(changes.delete_from)
         if changes.insert:
             rows.append(changes.insert)
-        done = _apply(rows, state) if apply else Applied(state.applied_index, state.commit_index)
+        done = _apply(rows, state, self._snapshot_entries) if apply else Applied(state.applied_index, state.commit_index)
         state = replace(state, applied_index=done.applied_index)
         if state != before:
             rows.write_state(state)
@@ -101,7 +111,13 @@ class Desk:
 class Wal:
     """The log of one manager."""
 
-    def __init__(self, store: WalStore, role: Role, signals: Signals, clock: Clock, *, election_timeout_seconds: float) -> None:
+    def __init__(self, store: WalStore, role: Role, signals: Signals, clock: Clock, *, election_timeout_seconds: float,
+                 snapshot_entries: int | None = None) -> None:
+        """
+        Args:
+            snapshot_entries: applying stops for a moment at every so manieth entry, so that a snapshot can be taken just there.
+        """
+        self._snapshot_entries = snapshot_entries
         self._store, self._role, self._signals, self._clock = store, role, signals, clock
         self._election_timeout_seconds = election_timeout_seconds
 
@@ -109,7 +125,7 @@ class Wal:
     def deciding(self) -> Iterator[Desk]:
         """The lock, and what a decision sees. What it wrote is on disk when the block has ended."""
         with self._locked() as rows:
-            yield Desk(rows, self._role)
+            yield Desk(rows, self._role, self._snapshot_entries)
 
     def live(self, shown: Seen) -> LifeSign:
         """Raise this disk's life number, if others have the present one, and keep what they have shown; what may be said of it now.
@@ -166,6 +182,11 @@ class Wal:
             before, done = desk.held.state, desk.write(handled.changes)
             if handled.changes.insert:
                 fault_point("wal_before_commit")
+            disk_id = desk.disk_id  # perhaps another one than it was: then that is who answers
+            if handled.changes.install is not None:
+                fault_point("install_before_commit")
+        if handled.changes.install is not None:
+            self._installed(handled.changes.install.start.position)
         term = before.current_term if handled.changes.term_vote is None else handled.changes.term_vote.term
         if handled.changes.term_vote is not None:
             self._role.stop_leading()
@@ -176,7 +197,13 @@ class Wal:
             self._signals.give(sig.CATALOGUE)
         if done.commit_rose or handled.changes.term_vote is not None or isinstance(request, TimeoutNow):
             self._signals.give(sig.DRIVE, sig.APPLIED)
-        return handled.reply
+        return handled.reply if disk_id == before.disk_id else replace(handled.reply, disk_id=disk_id)
+
+    def _installed(self, index: int) -> None:
+        """Another manager's state is on this disk: whatever was read of the metadata before is void."""
+        fault_point("install_after_commit")
+        _log.warning("took the state at index %d in place of a log that ended before the leader's begins", index)
+        self._signals.give(sig.CATALOGUE, sig.APPLIED, sig.DRIVE)
 
     def propose(self, proposals: Sequence[Proposal]) -> list[Placed | Answered | MyQueueError]:
         """Put commands at the end of the log; when this returns they are on this disk.
@@ -267,9 +294,15 @@ def _as_stored(proposal: Proposal) -> Proposal | MyQueueError:
     return replace(proposal, command=json.loads(text))
 
 
-def _apply(held: HeldWal, state: RaftState) -> Applied:
-    """Apply from applied_index + 1 on, at most APPLY_ENTRIES_MAX entries; the caller writes the index in the same transaction."""
-    entries = held.log.between(state.applied_index, min(state.commit_index, state.applied_index + APPLY_ENTRIES_MAX))
+def apply_end(state: RaftState, snapshot_entries: int | None) -> int:
+    """How far to apply in one transaction: at most APPLY_ENTRIES_MAX entries, and never past an index where a snapshot is due."""
+    end = min(state.commit_index, state.applied_index + APPLY_ENTRIES_MAX)
+    return min(end, (state.applied_index // snapshot_entries + 1) * snapshot_entries) if snapshot_entries else end
+
+
+def _apply(held: HeldWal, state: RaftState, snapshot_entries: int | None) -> Applied:
+    """Apply from applied_index + 1 on, up to ``apply_end``; the caller writes the index in the same transaction."""
+    entries = held.log.between(state.applied_index, apply_end(state, snapshot_entries))
     results: list[tuple[str, str]] = []
     events: list[Event] = []
     touched: set[str] = set()

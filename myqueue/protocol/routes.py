@@ -46,6 +46,7 @@ I_HEARTBEATS = "/internal/heartbeats"  # POST, on a manager: {heartbeats: [{type
 I_PROPOSE = "/internal/propose"  # POST, on the write manager: {command, client_id, client_seq}
 I_RAFT_APPEND = "/internal/raft/append"  # POST, on a manager
 I_RAFT_VOTE = "/internal/raft/vote"
+I_RAFT_SNAPSHOT = "/internal/raft/snapshot"  # the leader's state, for a manager behind the beginning of its log
 I_PROMISE = "/internal/partitions/promise"  # POST, on a broker: {promises: […]}
 I_RAFT_TIMEOUT_NOW = "/internal/raft/timeout-now"
 I_APPOINT = "/internal/partitions/appoint"  # POST, on a broker: {appointments: […]}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from db.engine import make_engine
+from db.snapshots import Snapshot, keep, view_of_state
 from db.wal import WalEntry
 from db.wal_store import WalStore
 from manager.cluster import commands
@@ -28,5 +29,19 @@ def fill_wal(url: str, log: Sequence[commands.Command], *, term: int = 1) -> Non
             for command in log:
                 held.metadata.write(apply(held.metadata, command).changes)
             held.write_state(replace(held.state, commit_index=entries[-1].index, applied_index=entries[-1].index))
+    finally:
+        engine.dispose()
+
+
+def take_snapshot(url: str) -> Snapshot:
+    """As the driver takes one: of the applied index, kept, with the WAL beginning at the one before."""
+    engine = make_engine(url, application_name="tests", pool_size=1)
+    try:
+        store = WalStore(engine)
+        with view_of_state(store) as view:
+            snapshot = Snapshot.of(view.read())
+        with store.locked() as held:
+            keep(held, snapshot)
+        return snapshot
     finally:
         engine.dispose()
