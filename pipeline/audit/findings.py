@@ -25,6 +25,10 @@ CHECKS = {
     "wal_command": "a manager's WAL holds a command that is not known",
     "wal_fold": "a manager's metadata tables are not what its WAL folds to",
     "wal_divergence": "two managers' WALs differ at the same committed index",
+    "snapshot_missing": "a manager's WAL begins behind an index of which no snapshot is kept",
+    "snapshot_digest": "a manager's snapshot does not match its digest, or lies at another place than it says",
+    "snapshot_fold": "a manager's snapshot is not what its WAL folds to at that index",
+    "snapshot_divergence": "two managers' snapshots differ at the same index",
     "state_digest": "two managers' metadata differ at the same index",
 }
 

@@ -1,9 +1,12 @@
-"""The audit of the managers: each WAL is checked and folded, and the fold compared with the metadata tables; then the managers with each other."""
+"""The audit of the managers: each WAL is checked and folded, and the fold compared with the metadata tables; then the managers with each other.
+
+A WAL that was compacted is folded from the snapshot behind which it begins, and compared with a newer snapshot on the way.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,8 +17,9 @@ from ..cluster import Manager
 from ..databases import Limits, rows_of, snapshot_cursor
 from .findings import Finding, Skipped
 from .metadata_fold import KEYS, Metadata, Row, UnknownCommandError, fold
+from .snapshots import SESSIONS, SNAPSHOTS, Sessions, check_snapshots, compare_snapshots, metadata_of, session_differences, sessions_of, state_of
 
-RAFT_STATE = "SELECT cluster_id, commit_index, applied_index, snapshot_index, snapshot_chain FROM raft_state"
+RAFT_STATE = "SELECT cluster_id, commit_index, applied_index, snapshot_index, snapshot_term, snapshot_chain FROM raft_state"
 WAL = "SELECT index, term, command, client_id, client_seq, chain FROM wal WHERE index > %(after)s ORDER BY index"
 TABLES = {
     "id_counter": "SELECT kind, last_id FROM id_counter",
@@ -59,6 +63,8 @@ class ManagerState:
     raft: Row
     wal: list[Row]
     tables: dict[str, dict[tuple, Row]]
+    snapshots: list[Row] = field(default_factory=list)
+    sessions: Sessions = field(default_factory=dict)
 
 
 def audit_managers(managers: Sequence[Manager], limits: Limits) -> ManagerAudit:
@@ -71,7 +77,7 @@ def audit_managers(managers: Sequence[Manager], limits: Limits) -> ManagerAudit:
         except MyQueueError as error:
             audit.skipped.append(Skipped(node, "WAL and metadata", error.message))
     for state in states:
-        _audit_one(state, audit)
+        audit_one(state, audit)
     told = {finding.node for finding in audit.findings}
     audit.findings += compare([state for state in states if state.node not in told])
     return audit
@@ -85,23 +91,25 @@ def read_state(manager: Manager, limits: Limits) -> ManagerState:
         raft = rows_of(cursor, RAFT_STATE)[0]
         wal = rows_of(cursor, WAL, {"after": raft["snapshot_index"]})
         tables = {table: _by_key(table, rows_of(cursor, statement)) for table, statement in TABLES.items()}
+        snapshots, sessions = rows_of(cursor, SNAPSHOTS), sessions_of(rows_of(cursor, SESSIONS))
     tables["cluster"] = {(): {"cluster_id": raft["cluster_id"]}} if raft["cluster_id"] is not None else {}
-    return ManagerState(f"manager-{manager.node_id}", manager.role, raft, wal, tables)
+    return ManagerState(f"manager-{manager.node_id}", manager.role, raft, wal, tables, snapshots, sessions)
 
 
 def _by_key(table: str, rows: Iterable[Row]) -> dict[tuple, Row]:
     return {tuple(row[name] for name in KEYS[table]): row for row in rows}
 
 
-def _audit_one(state: ManagerState, audit: ManagerAudit) -> None:
-    raft, damage = state.raft, list(check_wal(state))
-    audit.findings += damage
+def audit_one(state: ManagerState, audit: ManagerAudit) -> None:
+    """Check one manager by itself, and add what was found."""
+    raft, damage, spoiled = state.raft, list(check_wal(state)), list(check_snapshots(state.node, state.raft, state.snapshots))
+    audit.findings += damage + spoiled
     if damage:
         audit.skipped.append(Skipped(state.node, "fold of the WAL", "the WAL itself is damaged"))
-    elif raft["snapshot_index"]:
-        audit.skipped.append(Skipped(state.node, "fold of the WAL", f"it begins behind a snapshot at {raft['snapshot_index']}"))
+    elif any(finding.lsn == raft["snapshot_index"] for finding in spoiled):
+        audit.skipped.append(Skipped(state.node, "fold of the WAL", "the snapshot behind which it begins is damaged"))
     else:
-        audit.findings += check_fold(state)
+        audit.findings += check_fold(state, leave_out={finding.lsn for finding in spoiled})
     audit.managers.append(ManagerCoverage(state.node, state.role, state.wal[-1]["index"] if state.wal else raft["snapshot_index"],
                                           raft["applied_index"], sum(map(len, state.tables.values())), digest(state.tables)))
 
@@ -132,22 +140,41 @@ def _chain_of(previous: bytes, entry: Mapping[str, Any]) -> bytes:
                      client_id=entry["client_id"], client_seq=entry["client_seq"])
 
 
-def check_fold(state: ManagerState) -> list[Finding]:
-    """The tables against what the WAL up to the applied index folds to."""
-    metadata = Metadata()
+def check_fold(state: ManagerState, *, leave_out: Collection[int] = ()) -> list[Finding]:
+    """The tables against what the WAL up to the applied index folds to, from the snapshot behind which it begins.
+
+    Args:
+        leave_out: the indexes of snapshots that are known to be damaged.
+    """
+    snapshots = {row["index"]: row for row in state.snapshots if row["index"] not in leave_out}
+    start = snapshots.pop(state.raft["snapshot_index"], None)
+    metadata = metadata_of(state_of(start)) if start is not None else Metadata()
+    found: list[Finding] = []
     for entry in state.wal:
         if entry["index"] > state.raft["applied_index"]:
             break
         try:
             fold(metadata, entry["index"], entry["command"], entry["client_id"], entry["client_seq"])
         except UnknownCommandError as error:
-            return [Finding("wal_command", state.node, lsn=entry["index"], detail=str(error))]
-    found = [Finding("wal_fold", state.node, lsn=metadata.written_at.get((table, key), -1), detail=difference)
-             for table in KEYS for key, difference in _differences(table, metadata.tables[table], state.tables[table])]
+            return [*found, Finding("wal_command", state.node, lsn=entry["index"], detail=str(error))]
+        if entry["index"] in snapshots:
+            found += _snapshot_differences(state.node, metadata, snapshots[entry["index"]])
+    differences = [Finding("wal_fold", state.node, lsn=metadata.written_at.get((table, key), -1), detail=difference)
+                   for table in KEYS for key, difference in _differences(table, metadata.tables[table], state.tables[table])]
+    differences += [Finding("wal_fold", state.node, detail=difference) for difference in session_differences(metadata.sessions, state.sessions)]
+    return found + _few(differences, "wal_fold", state.node)
+
+
+def _snapshot_differences(node: str, metadata: Metadata, row: Row) -> list[Finding]:
+    kept = metadata_of(state_of(row))
+    told = [difference for table in KEYS for _, difference in _differences(table, metadata.tables[table], kept.tables[table])]
+    told += session_differences(metadata.sessions, kept.sessions)
+    return _few([Finding("snapshot_fold", node, lsn=row["index"], detail=difference) for difference in told], "snapshot_fold", node)
+
+
+def _few(found: list[Finding], check: str, node: str) -> list[Finding]:
     hidden = len(found) - DIFFERENCES_SHOWN_MAX
-    if hidden > 0:
-        found[DIFFERENCES_SHOWN_MAX:] = [Finding("wal_fold", state.node, detail=f"and {hidden} rows more")]
-    return found
+    return found if hidden <= 0 else [*found[:DIFFERENCES_SHOWN_MAX], Finding(check, node, detail=f"and {hidden} rows more")]
 
 
 def _differences(table: str, expected: Mapping[tuple, Row], found: Mapping[tuple, Row]) -> Iterator[tuple[tuple, str]]:
@@ -181,4 +208,6 @@ def compare(states: Sequence[ManagerState]) -> list[Finding]:
             found.append(Finding("wal_divergence", other.node, lsn=different[0], detail=f"differs from {first.node} from index {different[0]} on"))
         elif first.raft["applied_index"] == other.raft["applied_index"] and digest(first.tables) != digest(other.tables):
             found.append(Finding("state_digest", other.node, lsn=other.raft["applied_index"], detail=f"differs from {first.node} at this index"))
+        else:
+            found += compare_snapshots(first.node, first.snapshots, other.node, other.snapshots)
     return found

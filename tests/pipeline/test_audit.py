@@ -23,7 +23,7 @@ from tests.pipeline.conftest import ROOT, FilledCluster, cluster_of
 from tests.support.log_filler import execute, restored
 from tests.support.metadata import LOG
 from tests.support.postgres import PostgresForTests
-from tests.support.wal_filler import fill_wal
+from tests.support.wal_filler import fill_wal, take_snapshot
 
 pytestmark = pytest.mark.timeout(240)  # the first test of the run also starts Spark, on a machine that may be busy
 OTHER = "decode(repeat('11', 32), 'hex')"
@@ -187,3 +187,48 @@ def test_planted_damage_of_a_manager_is_found_once_and_located(managers: FilledC
     """The kind, the manager and the index, and nothing else."""
     assert 1 <= execute(managers.urls[1], damage)
     assert [(expected[0], "manager-2", "", -1, expected[1])] == places(audit_managers(managers.view().managers, Limits()))
+
+
+@pytest.fixture(scope="module")
+def filled_compacted(postgres: PostgresForTests, reader: str) -> Iterator[FilledCluster]:
+    """Three managers whose WALs begin behind snapshots, at two different indexes."""
+    with cluster_of(postgres, reader, brokers=0, managers=3) as cluster:
+        for url, parts in zip(cluster.urls, (COMPACTED, COMPACTED, COMPACTED[1:]), strict=True):
+            for first, end in zip((0, *parts), (*parts, len(LOG)), strict=True):
+                fill_wal(url, LOG[first:end])
+                if end < len(LOG):
+                    take_snapshot(url)
+        yield cluster
+
+
+COMPACTED = (10, 16, 22)  # where snapshots are taken: the WAL begins at the second of them
+
+
+@pytest.fixture
+def compacted(filled_compacted: FilledCluster) -> Iterator[FilledCluster]:
+    """The compacted managers, undamaged again after the test."""
+    with restored(filled_compacted.urls[1], ("topic", "partition", "producer", "consumer", "wal", "snapshot")):
+        yield filled_compacted
+
+
+def test_sound_managers_behind_snapshots_give_no_finding(compacted: FilledCluster) -> None:
+    """Snapshot and WAL fold to the tables, nothing is left out, and the digests are one."""
+    audit = audit_managers(compacted.view().managers, Limits())
+    assert ([], []) == (audit.findings, audit.skipped)
+    assert (3, 1) == (len(audit.managers), len({manager.digest for manager in audit.managers}))
+    assert all(execute(url, "SELECT 1 FROM wal WHERE index <= 16") == 0 for url in compacted.urls)
+
+
+@pytest.mark.parametrize(("damage", "expected"), [
+    ("UPDATE snapshot SET state = replace(state, 'logs', 'lags') WHERE index = 16", ("snapshot_digest", 16)),
+    ("UPDATE snapshot SET state = replace(state, 'logs', 'lags'), digest = sha256(convert_to(replace(state, 'logs', 'lags'), 'UTF8')) "
+     "WHERE index = 22", ("snapshot_fold", 22)),
+    ("DELETE FROM snapshot WHERE index = 16", ("snapshot_missing", 16)),
+    ("DELETE FROM wal WHERE index = 17", ("wal_gap", 17)),
+    ("UPDATE topic SET config = '{\"x\": 1}' WHERE name = 'logs'", ("wal_fold", -1)),
+    ("UPDATE topic SET config = '{\"x\": 1}' WHERE name = 'new'", ("wal_fold", 25)),
+])
+def test_planted_damage_behind_snapshots_is_found_once_and_located(compacted: FilledCluster, damage: str, expected: tuple[str, int]) -> None:
+    """The kind, the manager and the index, and nothing else."""
+    assert 1 <= execute(compacted.urls[1], damage)
+    assert [(expected[0], "manager-2", "", -1, expected[1])] == places(audit_managers(compacted.view().managers, Limits()))
