@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from myqueue import MyConsumer, MyProducer
+from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.errors import MyQueueError
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.postgres import open_folder
@@ -41,9 +41,19 @@ def get(cluster: Cluster, path: str) -> dict:
     return answer.json()
 
 
+def partitions(cluster: Cluster, topic: str = TOPIC) -> list[dict]:
+    return get(cluster, f"/v1/cluster?topic={topic}")["partitions"]
+
+
 def led(cluster: Cluster) -> Counter:
     """How many partitions each broker leads; None counts those without a leader."""
-    return Counter(one["leader"] for one in get(cluster, f"/v1/cluster?topic={TOPIC}")["partitions"])
+    return Counter(one["leader"] for one in partitions(cluster))
+
+
+def are_whole(cluster: Cluster) -> bool:
+    """Whether every partition of the cluster has a leader and all of its replicas."""
+    health = get(cluster, "/v1/health")["partitions"]
+    return not any(health[name]["count"] for name in ("leaderless", "under_replicated", "without_majority"))
 
 
 def node_of(cluster: Cluster, broker_id: int) -> str:
@@ -113,6 +123,45 @@ def test_a_broker_that_is_killed_under_load_costs_seconds_and_no_message(cluster
     check(Counter(read_all(cluster)), sent, queue)
 
 
+def test_a_drained_broker_gives_its_replicas_up_and_gets_them_again(cluster: Cluster):
+    """With nobody to take its place the partitions go on with two replicas; used again, it learns and votes."""
+    wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas")
+    with MyProducer(topics=["drained"], broker=cluster.bootstrap) as producer:
+        producer.send("drained", "before").result(10)
+        answer = requests.post(f"{cluster.balancer_url}/v1/brokers/1/drain", json={"draining": True}, timeout=10)
+        assert (answer.status_code, answer.json()) == (200, {"broker_id": 1, "draining": True})
+        wait_until(lambda: all(1 not in one["replicas"] for one in (*partitions(cluster, "drained"), *partitions(cluster))),
+                   timeout_seconds=BACK_SECONDS, what="broker 1 to hold nothing")
+        producer.send("drained", "between").result(10)
+        requests.post(f"{cluster.balancer_url}/v1/brokers/1/drain", json={"draining": False}, timeout=10).raise_for_status()
+        wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="broker 1 to hold everything again")
+        producer.send("drained", "after").result(10)
+    assert read_all(cluster, "drained") == ["before", "between", "after"]
+
+
+def test_a_partition_without_its_majority_goes_on_only_when_an_operator_accepts_the_loss(cluster: Cluster):
+    topic = "recovered"
+    wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas")
+    with MyProducer(topics=[topic], broker=cluster.bootstrap) as producer:
+        producer.send(topic, "before").result(10)
+        names = [node_of(cluster, broker_id) for broker_id in (1, 2)]
+        with AdminClient(cluster.bootstrap) as admin:
+            assert admin.recovery(topic) == []
+            for name in names:
+                cluster.kill(name)
+            told = wait_until(lambda: admin.recovery(topic), timeout_seconds=20, what="the majority to be missed")
+            assert [(one["partition"], one["survivors"], one["gone"], one["kept_to_offset"]) for one in told] == [(0, [3], [1, 2], 1)]
+            refused = requests.post(f"{cluster.balancer_url}/v1/topics/{topic}/recovery", json={}, timeout=10)
+            assert refused.status_code == 400, "nothing is given up without saying so"
+            admin.recover(topic)
+        producer.send(topic, "after").result(10)
+        assert partitions(cluster, topic)[0]["replicas"] == [3]
+        for name in names:
+            cluster.start(name)
+        wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas again")
+    assert read_all(cluster, topic) == ["before", "after"]
+
+
 def check(read: Counter, sent: list[str], queue: QueueLoad) -> None:
     """Nothing acknowledged is missing, nothing is there twice, and nothing that nobody sent."""
     assert [text for text in (*sent, *queue.acknowledged) if not read[text]] == []
@@ -120,8 +169,8 @@ def check(read: Counter, sent: list[str], queue: QueueLoad) -> None:
     assert set(read) <= {*sent, *queue.acknowledged, *queue.unknown}
 
 
-def read_all(cluster: Cluster) -> list[str]:
-    with MyConsumer(topics=[TOPIC], broker=cluster.bootstrap) as consumer:
+def read_all(cluster: Cluster, topic: str = TOPIC) -> list[str]:
+    with MyConsumer(topics=[topic], broker=cluster.bootstrap) as consumer:
         try:
             return [message.text() for message in consumer.get_next(timeout_seconds=3)]
         except MyQueueError as error:
