@@ -17,6 +17,7 @@ from ..supervisor import Cluster, ClusterSpec
 from ..supervisor.folder import Saved
 from ..supervisor.spec import DEFAULT_PORT, PER_NODE, SHARED
 from .connecting import number
+from .health import troubles
 
 DEFAULT_DATA = ".myqueue"
 LOG_LINES = 100
@@ -137,6 +138,9 @@ def _status(arguments: argparse.Namespace) -> int:
     else:
         _print_nodes(status)
         _print_managers(status)
+        if status.get("partitions"):
+            lines = troubles(status) or [f"{status['partitions']['count']} partition(s), each with a leader and all of its replicas"]
+            print("\n".join(lines))
         print(f"{status['state']}: http://{status['bootstrap']} (data in {status['data']})")
     return 0
 

@@ -138,7 +138,7 @@ class Connection:
         snapshot = wire.snapshot_from_json(self.call("GET", routes.CLUSTER, params={"topic": topics}))
         with self._lock:
             if self.endpoints.learn(snapshot):
-                self.is_stale = False
+                self.is_stale = any(info.leader is None for info in snapshot.partitions.values())  # an election: soon there is another picture
             return self.endpoints.snapshot
 
     def refresh_until(self, topics: Sequence[str], timeout_seconds: float) -> ClusterSnapshot:

@@ -74,9 +74,10 @@ class Cluster:
         """The state of everything, as JSON values: "state" (up, starting, stopping, down), "data", "bootstrap" and "nodes".
 
         A node has "name", "kind", "state" (see ``Node``), "ready", "pid", "url", "database" (without a password), "log", "exits"; a
-        manager also "raft", what its /raft_status says, or None where it does not answer.
+        manager also "raft", what its /raft_status says, or None where it does not answer. "partitions" says how many there are and which are
+        without a leader, a majority, or all their replicas; None where no manager answers.
         """
-        saved = self._saved()
+        saved, partitions = self._saved(), None
         answer = self._ask_if_there()
         if answer is None:
             nodes = [{"name": name, "kind": name.partition("-")[0], "state": "down", "ready": False, "pid": None, "url": None, "database": None,
@@ -91,8 +92,10 @@ class Cluster:
                     node["ready"] = bool(node["ready"] and (not ready_url or _says_ready(transport, ready_url)))
                     if node["kind"] == "manager":
                         node["raft"] = _raft_status(transport, node["url"]) if node["state"] == "up" else None
+                partitions = next((found for node in nodes if node.get("raft") and (found := _partitions(transport, node["url"]))), None)
         return {"state": phase, "data": str(self.data), "bootstrap": f"{HOST}:{saved.balancer_ports[0]}",
-                "balancer_ports": list(saved.balancer_ports), "postgres": saved.spec.postgres, "pgpass": str(self.folder.pgpass_file), "nodes": nodes}
+                "balancer_ports": list(saved.balancer_ports), "postgres": saved.spec.postgres, "pgpass": str(self.folder.pgpass_file), "nodes": nodes,
+                "partitions": partitions}
 
     def node(self, name: str) -> dict[str, Any]:
         """One node of ``status``.
@@ -373,6 +376,14 @@ def _raft_status(transport: RequestsTransport, url: str) -> dict[str, Any] | Non
         return dict(call(transport, "GET", url + routes.RAFT_STATUS, read_timeout_seconds=PROBE_SECONDS, repeatable=True))
     except MyQueueError:
         return None
+
+
+def _partitions(transport: RequestsTransport, url: str) -> dict[str, Any] | None:
+    try:
+        found = call(transport, "GET", url + routes.HEALTH, read_timeout_seconds=PROBE_SECONDS, repeatable=True).get("partitions")
+    except MyQueueError:
+        return None
+    return dict(found) if isinstance(found, dict) else None
 
 
 def _says_ready(transport: RequestsTransport, url: str) -> bool:

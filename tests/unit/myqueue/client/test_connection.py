@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from myqueue.client.connection import Connection
 from myqueue.client.transport import Response
 from myqueue.errors import BadRequestError, NotFoundError, OutcomeUnknownError, UnavailableError, UnreachableError
+from myqueue.protocol import wire
 from myqueue.protocol.types import TopicPartition
 from myqueue.testing import InMemoryTransport, ManualClock
 
@@ -108,6 +111,22 @@ def test_a_manager_that_is_behind_neither_replaces_the_picture_nor_settles_the_d
     transport._version -= 1
     assert known is connection.refresh()
     assert connection.is_stale
+
+
+def test_a_picture_of_an_election_is_asked_for_again(connection, transport, clock, monkeypatch) -> None:
+    """Else what has no leader now would go through the balancer until something fails."""
+    connection.refresh_until(["a"], 1.0)
+    assert not connection.is_stale
+    elected = connection.snapshot
+    info = elected.partitions[TopicPartition("a", 0)]
+    electing = replace(elected, partitions={TopicPartition("a", 0): replace(info, leader=None, status="ELECTING")})
+    with monkeypatch.context() as patched:
+        patched.setattr(wire, "snapshot_from_json", lambda body: electing)
+        connection.refresh()
+    assert connection.is_stale
+    clock.advance(1.0)
+    connection.refresh(when_stale=True)
+    assert not connection.is_stale
 
 
 class Managers:
