@@ -15,7 +15,7 @@ from .core.appends import entry_size
 RECENT_BYTES_MAX = 8 << 20  # of one partition; a follower further behind is served from the database
 MARKS_MAX = 64
 ENDS_MAX = 512
-READ_ENTRIES_MAX = 1_024
+READ_ENTRIES_MIN, READ_ENTRIES_MAX = 64, 4_096  # looked at in one read
 
 
 class LeaderLog:
@@ -27,6 +27,7 @@ class LeaderLog:
         self._last = head.end
         self._recent: list[LogEntry] = []  # the newest entries without a gap up to the end, or none
         self._recent_bytes = 0
+        self._read_entries = 256
         self._marks: OrderedDict[int, EntryMark] = OrderedDict()
         self._ends: OrderedDict[int, LogEnd] = OrderedDict({head.end.lsn: head.end})  # where groups ended: what followers mostly answer
 
@@ -106,18 +107,35 @@ class LeaderLog:
 
     # --- entries ---
 
-    def between(self, first: int, end: int, *, bytes_max: int, entries_max: int = READ_ENTRIES_MAX) -> tuple[Sequence[LogEntry], bool]:
-        """Entries from ``first`` on below ``end``, as many as fit, at least one; and whether they came from memory."""
-        if first >= self._recent_start:
-            place = first - self._recent_start
-            size, count = 0, 0
-            for entry in self._recent[place:place + end - first]:
-                size += entry_size(entry)
-                if count and size > bytes_max:
-                    break
-                count += 1
-            return self._recent[place:place + count], True
-        found = self._store.entries(self._partition, first, min(end, first + entries_max), bytes_max=bytes_max)
+    def recent(self, first: int, *, bytes_max: int) -> Sequence[LogEntry] | None:
+        """Entries from ``first`` on from memory, as many as fit, at least one if there is one; None where memory begins later."""
+        if first < self._recent_start:
+            return None
+        place, size, count = first - self._recent_start, 0, 0
+        for entry in self._recent[place:]:
+            size += entry_size(entry)
+            if count and size > bytes_max:
+                break
+            count += 1
+        return self._recent[place:place + count]
+
+    def stored(self, first: int, end: int, *, bytes_max: int) -> Sequence[LogEntry]:
+        """Entries from ``first`` on below ``end`` from the database, as many as fit, at least one. Needs no lock: what is stored stays.
+
+        Raises:
+            LogFaultError: one of them is missing.
+        """
+        asked = min(end - first, self._read_entries)
+        found = self.exactly(first, first + asked, bytes_max=bytes_max)
+        size = sum(map(entry_size, found))
+        # The store looks at every row it is asked for, so about as many are asked for as will fit.
+        likely = READ_ENTRIES_MAX if len(found) == asked and size < bytes_max // 2 else len(found) * bytes_max // max(1, size)
+        self._read_entries = max(READ_ENTRIES_MIN, min(READ_ENTRIES_MAX, likely))
+        return found
+
+    def exactly(self, first: int, end: int, *, bytes_max: int = 1 << 40) -> Sequence[LogEntry]:
+        """As ``stored``, with a bound on the entries that are looked at instead of a guess."""
+        found = self._store.entries(self._partition, first, end, bytes_max=bytes_max)
         if not found or found[0].head.lsn != first or found[-1].head.lsn != first + len(found) - 1:
             raise LogFaultError(f"entries from lsn {first} of partition {self._partition} are missing: the log is [{self.start}, {self.end})")
-        return found, False
+        return found

@@ -35,6 +35,7 @@ class Led:
     recorded: int = 0  # the commit position in the database
     told: int = 0  # the highest commit position that somebody was told of
     is_ready: bool = False  # all that was told before this leadership is committed, and the database says so
+    written_at: float = float("-inf")  # when this process last wrote to it
     is_over: bool = False
 
     def is_done(self, wait: Waiting) -> bool:

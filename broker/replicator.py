@@ -32,6 +32,8 @@ from .led import Led, Told, Waiting
 from .peers import Peers
 
 REQUEST_BYTES = 1 << 20  # entries of one partition in one request
+CATCH_UP_PAUSE = 2.0  # after a step from the database, times what it took, while producers write
+BUSY_SECONDS = 1.0  # so long after something was written
 COMMIT_NOTICE_SECONDS = 0.05  # how soon an idle follower learns the commit position
 MAJORITY_SECONDS = 1.0  # how long a write waits for a majority that was silent
 _log = logging.getLogger(__name__)
@@ -119,6 +121,7 @@ class Replicator:
         led = self._of(partition, epoch)
         with led.lock:
             led.log.extend(entries, end)
+            led.written_at = self._clock.monotonic()
         self._push(partition, led)
         self._advance(partition, led)
 
@@ -291,14 +294,20 @@ class Replicator:
             leading, log = led.leading, led.log
             if led.is_over or follower not in leading.progress:
                 return None
-            position = max(leading.progress[follower].next, log.start)
-            entries, from_memory = log.between(position, log.end, bytes_max=REQUEST_BYTES) if position < log.end else ((), True)
+            position, end = max(leading.progress[follower].next, log.start), log.end
+            entries = log.recent(position, bytes_max=REQUEST_BYTES)
+        from_memory = entries is not None
+        if entries is None:  # without the lock, so that writers go on; nobody else sends this follower this partition meanwhile
+            entries = log.stored(position, end, bytes_max=REQUEST_BYTES)
+        with led.lock:
+            if led.is_over or follower not in leading.progress:
+                return None
             plan = leading.plan(follower, log, entries_max=max(1, len(entries)), end=position + len(entries))
             if plan is None:
                 _log.error("broker %d is behind the start of partition %s and has to be made anew", follower, partition)
                 return None
-            if plan.end != position + len(entries):  # cut at a request's border, or raised to the end of a request that is longer
-                entries, from_memory = log.between(plan.position, plan.end, bytes_max=1 << 40, entries_max=plan.end - plan.position)
+            if (plan.position, plan.end) != (position, position + len(entries)):  # cut or raised to the border of a request
+                entries = log.exactly(plan.position, plan.end) if plan.end > plan.position else ()
             request = AppendRequest(leading.epoch, plan.position, plan.prev_epoch, tuple(entries), leading.commit, leading.begin_round())
             led.told_commit[follower] = leading.commit
             is_new = leading.progress[follower].disk_id is None
@@ -338,14 +347,15 @@ class Replicator:
             self._check_own(partition, led, sent.append.request)
         with led.lock:
             led.leading.learn(follower, reply, led.log, asked_at=asked_at)
-            behind = led.leading.lacks(follower, led.log.end)
+            behind, busy = led.leading.lacks(follower, led.log.end), self._clock.monotonic() - led.written_at < BUSY_SECONDS
             refused = reply.matched is None
             led.log.release(min((progress.next for progress in led.leading.progress.values()), default=led.log.end) - 1)
             led.lock.notify_all()
         self._advance(partition, led)
         if behind:
-            # Catching up from the database leaves half of the time to producers; a refusal that repeats itself is no busy loop.
-            self._due.mark(partition, [follower], seconds if not sent.from_memory else BACKOFF_SECONDS if refused else 0.0)
+            # Catching up from the database leaves time to producers that write meanwhile; a refusal that repeats itself is no busy loop.
+            pause = 0.0 if sent.from_memory or not busy else CATCH_UP_PAUSE * seconds
+            self._due.mark(partition, [follower], max(pause, BACKOFF_SECONDS if refused else 0.0))
 
     def _check_own(self, partition: PartitionId, led: Led, request: AppendRequest) -> None:
         """A follower says that entries do not follow from the ones before: damaged on their way, or on this disk."""

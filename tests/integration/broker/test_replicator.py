@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from broker.core.appends import BODY_BYTES
+from myqueue.clock import SystemClock
 from myqueue.errors import NotLeaderError, OffsetOutOfRangeError, OutcomeUnknownError, UnavailableError
 from myqueue.protocol.entry import LogEntry
 from myqueue.protocol.types import PartitionId
@@ -142,3 +143,19 @@ def test_what_was_told_is_known_though_the_database_forgot_it():
             group.service.dequeue(P, "#1")
         group.replicator.look_around()
         assert group.service.dequeue(P, "#1").record.value == b"a"  # type: ignore[union-attr]
+
+
+def test_a_follower_far_behind_is_served_from_the_database():
+    """Small requests and large ones, more than memory keeps: all of it comes, in order, in bodies that are taken, while others write."""
+    with two_brokers(timeout_seconds=0.5) as group:
+        group.lead(P)
+        send(group, P, b"first")
+        for value in (*(b"%d" % number for number in range(3)), b"x" * 1_000_000, b"y"):
+            unsent(group, P, value)
+            group.replicator._led[P].leading.heard[2] = replace(group.replicator._led[P].leading.heard[2], asked_at=SystemClock().monotonic())
+        group.wire.sizes.clear()
+        group.wire.is_open = True
+        wait_until(lambda: ends(group.other, [P]) == ends(group.store, [P]), what="the follower to hold everything")
+        assert group.other.head(P).end == group.store.head(P).end, "with the same chain"
+        assert max(group.wire.sizes) <= BODY_BYTES
+        assert send(group, P, b"last") == 6
