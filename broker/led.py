@@ -38,6 +38,15 @@ class Led:
     written_at: float = float("-inf")  # when this process last wrote to it
     is_over: bool = False
 
+    def take_done(self) -> list[Waiting]:
+        """Those who need not wait any more, each once."""
+        done: list[Waiting] = []
+        still: list[Waiting] = []
+        for wait in self.waiting:
+            (done if self.is_done(wait) else still).append(wait)
+        self.waiting = still
+        return done
+
     def is_done(self, wait: Waiting) -> bool:
         """Whether this one need not wait any more."""
         return self.leading.commit >= wait.position and (wait.confirm is None or self.leading.confirmed(wait.confirm))

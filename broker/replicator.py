@@ -394,8 +394,7 @@ class Replicator:
                 led.is_ready = True
                 led.lock.notify_all()
             led.told = max(led.told, commit)
-            done = [wait for wait in led.waiting if led.is_done(wait)]
-            led.waiting = [wait for wait in led.waiting if wait not in done]
+            done = led.take_done()
             late = [broker for broker in led.leading.followers if led.told_commit.get(broker, -1) < commit]
         for wait in done:
             wait.told(None)

@@ -72,9 +72,7 @@ SEGMENT_LEFT = "SELECT max(segment_id) FROM segment_start WHERE topic_id = %s AN
 RAISE_COMMIT = """UPDATE partition_commit SET commit_lsn = greatest(commit_lsn, %s), commit_offset = greatest(commit_offset, %s)
                   WHERE topic_id = %s AND partition = %s"""
 # A lower bound, learnt again after a crash: no wait for the disk, and no lock on the head.
-ADVANCE = """BEGIN; SET LOCAL synchronous_commit = off;
-UPDATE partition_commit SET commit_lsn = greatest(commit_lsn, %s), commit_offset = greatest(commit_offset, %s)
-WHERE topic_id = %s AND partition = %s; COMMIT"""
+ADVANCE = f"BEGIN; SET LOCAL synchronous_commit = off; {RAISE_COMMIT}; COMMIT"
 FOLD = f"""BEGIN; SET LOCAL synchronous_commit = off;
 SELECT 1 FROM partition_commit c WHERE c.topic_id = %(topic_id)s AND c.partition = %(partition)s FOR UPDATE;
 SELECT c.applied_lsn, c.commit_lsn, p.seeding_until {FROM_HEAD} {WHERE_PARTITION}"""

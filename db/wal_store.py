@@ -190,9 +190,10 @@ class HeldWal:
         assert self.state.snapshot_index <= index <= self.state.applied_index, "the log never begins behind what is applied"
         self._cursor.execute(SET_START, (index, term, chain))
         self._cursor.execute(DELETE_TO, (index,))
+        gone = self._cursor.rowcount
         self.state, self.changed = replace(self.state, snapshot_index=index, snapshot_term=term, snapshot_chain=chain), True
         self.log = SqlLog(self._cursor, self.state)
-        return self._cursor.rowcount
+        return gone
 
     def sessions(self, client_ids: Sequence[str]) -> dict[str, Session]:
         self._cursor.execute(SESSIONS, (list(client_ids),))

@@ -14,19 +14,19 @@ from typing import Any
 
 from db.metadata_store import PartitionRow
 from manager.brokers import Brokers
-from manager.catalogue import Catalogue, appointment
+from manager.catalogue import Catalogue, appointment, partition_id
 from manager.cluster.draft import BrokerRegistered, Event, MajorityForced, TopicDeleted
 from manager.node import signals as sig
 from manager.node.signals import Signals
 from manager.replica import Replica
 from myqueue.errors import MyQueueError, RefusedError, UnavailableError
-from myqueue.protocol.types import NodeAddress
+from myqueue.protocol.types import NodeAddress, PartitionId
 
 BATCH = 500  # appointments in one call
 RETRY_SECONDS = 1.0
 IDLE_SECONDS = 10.0
 _log = logging.getLogger(__name__)
-Place = tuple[int, int, int]  # topic_id, partition, epoch
+Epochs = dict[PartitionId, int]  # the latest epoch of which something is known, by partition
 
 
 class Appointer:
@@ -34,8 +34,8 @@ class Appointer:
 
     def __init__(self, *, replica: Replica, brokers: Brokers, signals: Signals) -> None:
         self._replica, self._brokers, self._signals = replica, brokers, signals
-        self._taken: dict[int, set[Place]] = {}
-        self._refused: dict[Place, str] = {}  # by leaders that say they cannot lead: somebody else has to
+        self._taken: dict[int, Epochs] = {}  # by broker
+        self._refused: Epochs = {}  # by leaders that say they cannot lead: somebody else has to
         self._to_drop: dict[int, set[int]] = {}
         self._trouble: dict[int, str] = {}  # the last failure's code, so that each is logged once
         self._lock = threading.Lock()
@@ -50,8 +50,14 @@ class Appointer:
                     _log.critical("partition %d/%d goes on without the replicas on brokers %s by an operator's decision: what only they held is lost",
                                   event.topic_id, event.partition, list(event.left_out), extra={"epoch": event.epoch})
                 elif isinstance(event, TopicDeleted):
+                    self._forget(event.topic_id)
                     for broker_id in event.brokers:
                         self._to_drop.setdefault(broker_id, set()).add(event.topic_id)
+
+    def _forget(self, topic_id: int) -> None:
+        for epochs in (*self._taken.values(), self._refused):
+            for partition in [partition for partition in epochs if partition.topic_id == topic_id]:
+                del epochs[partition]
 
     def begin(self) -> None:
         """This manager begins to lead: what brokers have taken meanwhile is not known."""
@@ -60,11 +66,11 @@ class Appointer:
 
     def is_refused(self, row: PartitionRow) -> bool:
         """Whether the partition's leader said that it cannot lead in its present epoch."""
-        return _place(row) in self._refused
+        return self._refused.get(partition_id(row)) == row.epoch
 
     def has(self, broker_id: int, row: PartitionRow) -> bool:
         """Whether a broker is known to have taken a partition in its present epoch."""
-        return _place(row) in self._taken.get(broker_id, ())
+        return self._taken.get(broker_id, {}).get(partition_id(row)) == row.epoch
 
     def tell(self, broker_id: int, address: NodeAddress, batch: Sequence[tuple[PartitionRow, Mapping[str, Any]]]) -> None:
         """Appoint a broker for some partitions.
@@ -76,11 +82,10 @@ class Appointer:
             part = batch[first:first + BATCH]
             results = self._brokers.appoint(broker_id, address, [body for _, body in part])
             refused = [result for result in results if not result.get("ok")]
+            answers = [(row, result) for (row, _), result in zip(part, results, strict=True)]
             with self._lock:
-                self._taken.setdefault(broker_id, set()).update(
-                    _place(row) for (row, _), result in zip(part, results, strict=True) if result.get("ok"))
-                self._refused |= {_place(row): str(result.get("error")) for (row, _), result in zip(part, results, strict=True)
-                                  if _code(result) == RefusedError.code}
+                self._taken.setdefault(broker_id, {}).update({partition_id(row): row.epoch for row, result in answers if result.get("ok")})
+                self._refused |= {partition_id(row): row.epoch for row, result in answers if _code(result) == RefusedError.code}
             if refused:
                 raise UnavailableError(f"broker-{broker_id} has not taken {len(refused)} partition(s): {refused[0].get('error')}",
                                        component=f"broker-{broker_id}")
@@ -141,7 +146,3 @@ class Appointer:
 def _code(result: Mapping[str, Any]) -> str | None:
     error = result.get("error")
     return error.get("code") if isinstance(error, dict) else None
-
-
-def _place(row: PartitionRow) -> Place:
-    return row.topic_id, row.partition, row.epoch

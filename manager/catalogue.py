@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from db.metadata_store import BrokerRow, CatalogueRows, MemberRow, PartitionRow, TopicRow
-from manager.cluster.election import Replicas
+from manager.cluster.election import Broker, Replicas
 from myqueue.errors import UnavailableError, UnknownBrokerError, UnknownPartitionError, UnknownTopicError
 from myqueue.protocol.types import ClusterSnapshot, NodeAddress, PartitionId, PartitionInfo, TopicPartition
 
@@ -115,6 +115,11 @@ def appointment(topic: Topic, row: PartitionRow) -> dict[str, Any]:
     """What a leader is told of its partition."""
     return {"topic_id": topic.topic_id, "topic": topic.name, "config": topic.row.config, "partition": row.partition, "epoch": row.epoch,
             "replication_factor": row.replication_factor, "voters": row.voters, "learners": list(row.learners)}
+
+
+def brokers_of(catalogue: Catalogue) -> dict[int, Broker]:
+    """The registered brokers as the rules of elections see them."""
+    return {row.broker_id: Broker(row.broker_id, row.disk_id, row.status == "DRAINING") for row in catalogue.brokers.values()}
 
 
 def replicas_of(row: PartitionRow) -> Replicas:

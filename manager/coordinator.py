@@ -48,6 +48,7 @@ class Coordinator:
         self._failed: dict[PartitionId, tuple[int, float]] = {}  # elections that found nobody: how many in a row, not again before
         self._moved: dict[PartitionId, float] = {}  # when a leadership was last asked to move
         self._care_due = self._tidy_due = 0.0
+        self._rows: tuple[Catalogue | None, list[tuple[Topic, PartitionRow, Replicas]]] = None, []
 
     def begin(self) -> None:
         """This manager begins to lead."""
@@ -72,7 +73,7 @@ class Coordinator:
     def _turn(self) -> None:
         catalogue = self._replica.catalogue()
         outlook = self._watch.outlook(catalogue)
-        rows = [(topic, row, replicas_of(row)) for topic in catalogue.topics.values() for row in topic.partitions]
+        rows = self._rows_of(catalogue)
         if self._elect(rows, outlook):
             return  # look again before anything else is changed
         now = self._clock.monotonic()
@@ -82,6 +83,12 @@ class Coordinator:
         if now >= self._tidy_due:
             self._tidy_due = now + TIDY_SECONDS
             self._tidy(catalogue, outlook)
+
+    def _rows_of(self, catalogue: Catalogue) -> list[tuple[Topic, PartitionRow, Replicas]]:
+        """Every partition with what the rules see of it, made once for a catalogue."""
+        if self._rows[0] is not catalogue:
+            self._rows = catalogue, [(topic, row, replicas_of(row)) for topic in catalogue.topics.values() for row in topic.partitions]
+        return self._rows[1]
 
     # --- elections that are due ---
 
@@ -174,7 +181,9 @@ class Coordinator:
 
         told = self._brokers.each([ask(broker_id) for broker_id in asked])
         self._replica.require(self._replica.confirmed_index())  # read after the brokers' answers, as the agreed log is then
-        known = {partition_id(row): replicas_of(row) for topic in self._replica.current().topics.values() for row in topic.partitions}
+        known = {replicas.partition: replicas for _, _, replicas in self._rows_of(self._replica.current())}
+        self._failed = {partition: tried for partition, tried in self._failed.items() if partition in known}
+        self._moved = {partition: asked for partition, asked in self._moved.items() if partition in known}
         for broker_id, held in zip(asked, told, strict=True):
             if isinstance(held, MyQueueError):
                 continue  # asked again the next time

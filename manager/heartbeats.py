@@ -11,8 +11,8 @@ import threading
 from collections.abc import Iterable, Mapping
 
 from db.metadata_store import HeartbeatRow, HeartbeatStore
-from manager.catalogue import Catalogue
-from manager.cluster.election import Broker, Outlook
+from manager.catalogue import Catalogue, brokers_of
+from manager.cluster.election import Outlook
 from manager.cluster.liveness import Actor, State, Thresholds, heard_age, observe
 from manager.lives import Lives
 from manager.node.role import Role
@@ -112,7 +112,7 @@ class Liveness:
         """The brokers as their heartbeats show them: who is not alive is not there."""
         states = self.broker_states()
         dead = frozenset(broker_id for broker_id in catalogue.brokers if states.get(broker_id) is not State.ALIVE)
-        return Outlook({row.broker_id: Broker(row.broker_id, row.disk_id, row.status == "DRAINING") for row in catalogue.brokers.values()}, dead)
+        return Outlook(brokers_of(catalogue), dead)
 
     def check(self) -> None:
         """Log who changed, once per change. Called once a second by the write manager's driver process."""

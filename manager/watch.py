@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from manager.brokers import Brokers
-from manager.catalogue import Catalogue
-from manager.cluster.election import Broker, Outlook
+from manager.catalogue import Catalogue, brokers_of
+from manager.cluster.election import Outlook
 from manager.cluster.liveness import State
 from myqueue.clock import Clock
 from myqueue.protocol.types import NodeAddress
@@ -63,8 +63,7 @@ class BrokerWatch:
         now = self._clock.monotonic()
         self._dead_since = {broker_id: self._dead_since.get(broker_id, now) for broker_id in dead}
         lost = {broker_id for broker_id, since in self._dead_since.items() if now - since >= self._lost_after_seconds}
-        brokers = {row.broker_id: Broker(row.broker_id, row.disk_id, row.status == "DRAINING") for row in catalogue.brokers.values()}
-        return Outlook(brokers, frozenset(dead), frozenset(lost))
+        return Outlook(brokers_of(catalogue), frozenset(dead), frozenset(lost))
 
     def _is_dead(self, broker_id: int, address: NodeAddress, state: State) -> bool:
         refusals = self._refusals[broker_id] = self._refusals.get(broker_id, 0) + 1 if is_refused(address) else 0

@@ -106,8 +106,8 @@ class Lanes:
                 level = logging.CRITICAL if isinstance(error, (LogFaultError, TooLargeError)) else logging.WARNING
                 _log.log(level, "manager %d: %s", node_id, error.message, extra={"code": error.code})
             self._trouble[node_id] = error.code
-            if isinstance(request, TimeoutNow):
-                self._tell(node_id, TimeoutNowReply(request.term, taken=False))  # perhaps it was: then another leader shows itself
+            if isinstance(waiting, TimeoutNow):
+                self._tell(node_id, TimeoutNowReply(waiting.term, taken=False))  # perhaps it was: then another leader shows itself
             return
         if self._trouble.pop(node_id, None):
             _log.info("manager %d answers again", node_id)

@@ -420,8 +420,6 @@ class Node:
             raise RefusedError("this leader is handing over to another one")
         if not self._marker_is_committed(held):
             raise RefusedError("this leader has not committed an entry of its term yet")
-        if self._lead.hand_over is not None:
-            raise RefusedError("this leader hands its leadership over")
         if held.membership.index > held.state.commit_index:
             raise RefusedError("another membership change is under way")
         after = after_command(held.membership, command, held.log.end + 1)
