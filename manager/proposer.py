@@ -120,7 +120,7 @@ class Proposer:
         self._group = Group(wal.propose)
 
     def propose(self, command: commands.Command) -> dict[str, Any]:
-        """Have a command done, and this manager's metadata show it.
+        """Have a command done; this manager's metadata show it, unless it is too far behind to get there in time.
 
         Raises:
             OutcomeUnknownError: no answer in time; it may or may not be done.
@@ -129,6 +129,7 @@ class Proposer:
         deadline = self._clock.monotonic() + self._timeout_seconds
         with self._clients.next() as (client_id, client_seq):
             answered = self._ask(Proposal(commands.to_json(command), client_id, client_seq), deadline)
+        self._replica.note_written(answered.index)
         self._once_written(lambda: self._replica.wait_for(answered.index, max(0.1, deadline - self._clock.monotonic())))
         if "error" in answered.reply:
             raise wire.error_from_json(answered.reply, 400)

@@ -23,7 +23,6 @@ from myqueue.errors import MyQueueError, NotFoundError, StaleMetadataError, Unkn
 T = TypeVar("T")
 REGISTRATIONS_KEPT = 100_000
 READ_AGAIN_SECONDS = 0.25
-PREFER_SECONDS = 1.0
 
 
 class Replica:
@@ -34,6 +33,7 @@ class Replica:
         self._wait_seconds = wait_seconds
         self._lock = threading.Lock()
         self._applied = (-1, 0)  # (stamp, index)
+        self._written = 0
         self._cached: tuple[int, Catalogue] | None = None  # with the stamp taken before it was read
         self._registered: set[tuple[str, int, int]] = set()
 
@@ -49,6 +49,14 @@ class Replica:
     def known_index(self) -> int | None:
         """An index that is surely applied here, without asking the database; None before it was ever asked."""
         return self._applied[1] if self._applied[0] != -1 else None
+
+    def note_written(self, index: int) -> None:
+        """A command that was asked for here is done at this index, whether or not it is applied here yet."""
+        self._written = max(self._written, index)
+
+    def index_of_writes(self) -> int:
+        """What a reader must see to see every command that was answered here."""
+        return max(self._written, self.known_index() or 0)
 
     def wait_for(self, index: int, timeout_seconds: float) -> bool:
         """Wait until this manager has applied an index."""
@@ -68,9 +76,12 @@ class Replica:
                                      applied_index=self.applied_index(), min_index=min_index)
 
     def prefer(self, index: int) -> None:
-        """Wait a moment for a reader's index, if a leader is heard that could bring it; the answer says how far this manager was."""
-        if self._role.leader() is not None:
-            self.wait_for(index, min(PREFER_SECONDS, self._wait_seconds))
+        """Wait for a reader's index as ``require`` does, and answer in any case: the answer says how far this manager was.
+
+        One that is cut off does not wait. An election is no cut: until there is a new leader the old one was heard a moment ago.
+        """
+        if not self._role.is_cut_off:
+            self.wait_for(index, self._wait_seconds)
 
     def catch_up_fresh(self) -> None:
         """Wait until this manager shows all that was committed when this was called (on the leader: by a round of a majority).

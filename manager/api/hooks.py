@@ -74,7 +74,7 @@ def install(blueprint: Blueprint, *, gate: Gate, replica: Replica, render: Rende
 
     @blueprint.after_request
     def freshness(response: Response) -> Response:
-        index = replica.known_index()
+        index = replica.known_index() if request.method in ("GET", "HEAD") else replica.index_of_writes()
         if index is not None:
             response.headers[routes.APPLIED_INDEX] = str(index)
         response.headers[routes.FRESHNESS] = f"{min(replica.freshness_seconds(), 1e9):.3f}"

@@ -68,6 +68,11 @@ class Role:
         heard = self._moments[_LEADER_AT]
         return max(0.0, self._clock.monotonic() - heard) if heard else float("inf")
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether no leader was heard for longer than an election takes: each manager waits for one timeout and up to another before it stands."""
+        return self.silence_seconds() > 2 * self._leader_kept_seconds
+
     def leading_seconds(self) -> float:
         """For how long this manager has led; where it does not lead: since it stopped, or was started."""
         return max(0.0, self._clock.monotonic() - self._moments[_SINCE])

@@ -1,0 +1,81 @@
+"""How long a reader's index is waited for, and what a writer is told to read at."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from manager.node import signals as sig
+from manager.node.role import Role
+from manager.node.signals import Signals
+from manager.raft.state import Contact
+from manager.replica import Replica
+from myqueue.service.wakeups import Wakeups
+from myqueue.testing import ManualClock
+
+KEPT_SECONDS = 2.0
+
+
+class Store:
+    """A manager's database: how far it has applied."""
+
+    index = 5
+
+    def applied_index(self) -> int:
+        return self.index
+
+
+class Applying(Signals):
+    """Signals of a manager that applies the next entry as soon as somebody waits for one."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(Wakeups(), threading.Event())
+        self._store, self.waits = store, 0
+
+    def wait(self, key: int, stamp: int, timeout_seconds: float) -> bool:
+        self.waits += 1
+        self._store.index += 1
+        self.give(key)
+        return True
+
+
+@pytest.fixture
+def manager() -> SimpleNamespace:
+    clock, store = ManualClock(), Store()
+    role, signals = Role(1, clock, leader_kept_seconds=KEPT_SECONDS), Applying(store)
+    replica = Replica(store, role=role, peers=None, signals=signals, clock=clock, wait_seconds=2.0)  # type: ignore[arg-type]
+    return SimpleNamespace(clock=clock, store=store, role=role, signals=signals, replica=replica)
+
+
+def test_an_index_is_waited_for_during_an_election_too(manager: SimpleNamespace) -> None:
+    """A vote was given, so nobody leads now; what was acknowledged before is on its way here."""
+    manager.role.note_contact(Contact(manager.clock.monotonic(), 3), 7)
+    manager.clock.advance(1.5)
+    manager.role.note_contact(Contact(manager.clock.monotonic()), 8)
+    assert manager.role.leader() is None
+    manager.replica.prefer(8)
+    assert (8, 3) == (manager.replica.applied_index(), manager.signals.waits)
+
+
+@pytest.mark.parametrize("silent_seconds", [None, 2 * KEPT_SECONDS + 0.1])
+def test_a_manager_that_is_cut_off_answers_at_once(manager: SimpleNamespace, silent_seconds: float | None) -> None:
+    """With what it has; so does one that never heard of a leader."""
+    if silent_seconds is not None:
+        manager.role.note_contact(Contact(manager.clock.monotonic(), 3), 7)
+        manager.clock.advance(silent_seconds)
+    manager.replica.prefer(8)
+    assert (5, 0) == (manager.replica.applied_index(), manager.signals.waits)
+
+
+def test_a_writer_is_told_where_its_command_is_done_and_not_how_far_this_manager_is(manager: SimpleNamespace) -> None:
+    """A manager that passed it on may be behind; a reader elsewhere must see it all the same."""
+    assert 0 == manager.replica.index_of_writes()
+    manager.replica.applied_index()
+    manager.replica.note_written(9)
+    assert (5, 9) == (manager.replica.known_index(), manager.replica.index_of_writes())
+    manager.store.index = 12
+    manager.signals.give(sig.APPLIED)
+    manager.replica.applied_index()
+    assert 12 == manager.replica.index_of_writes()
