@@ -147,11 +147,20 @@ class Cluster:
         Raises:
             UnavailableError: the supervisor did not end in time; everything was killed.
         """
-        try:
-            if self.folder.is_supervised():
-                with contextlib.suppress(UnavailableError):  # it is ending already
+        told = False
+
+        def has_ended() -> bool:
+            nonlocal told
+            if not self.folder.is_supervised() and (self._process is None or self._process_ended()):
+                return True
+            if not told:
+                with contextlib.suppress(UnavailableError):  # it is ending already, or has only just begun: told when it says how it is reached
                     ask(self.folder, "down")
-                self._wait(lambda: not self.folder.is_supervised(), timeout_seconds, "the cluster did not end in time and was killed")
+                    told = True
+            return False
+
+        try:
+            self._wait(has_ended, timeout_seconds, "the cluster did not end in time and was killed")
         except UnavailableError:
             self._kill_supervisor()
             raise
@@ -312,6 +321,8 @@ class Cluster:
         return next(node["state"] for node in ask(self.folder, "status")["nodes"] if node["name"] == name)
 
     def _kill_supervisor(self) -> None:
+        if self._process is not None:
+            self._process.kill()
         with contextlib.suppress(OSError, ValueError, KeyError):
             signal_all([json.loads(self.folder.control_file.read_text())["pid"]], signal.SIGKILL)
 

@@ -14,8 +14,11 @@ import pytest
 
 from myqueue.clock import SystemClock
 from myqueue.errors import ConfigurationError, UnavailableError
+from myqueue.supervisor import cluster as clusters
+from myqueue.supervisor.cluster import Cluster
 from myqueue.supervisor.control import LINE_BYTES_MAX, ControlServer, ask
 from myqueue.supervisor.folder import DataFolder
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -97,3 +100,37 @@ def test_no_supervisor_is_one_sentence(tmp_path: Path):
     """Without a control file there is nobody to ask."""
     with pytest.raises(UnavailableError, match="does not answer"):
         ask(DataFolder(tmp_path), "hello")
+
+
+@pytest.mark.timeout(30)
+def test_a_supervisor_that_has_only_just_begun_is_told_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It owns the folder and does not say yet how it is reached: who takes the cluster down then asks again, and kills nobody."""
+    folder, asked, told, over = DataFolder(tmp_path), threading.Event(), threading.Event(), threading.Event()
+    folder.run.mkdir()
+
+    def ask_noted(*arguments: str) -> dict:
+        try:
+            return ask(*arguments)
+        finally:
+            asked.set()
+
+    def supervise() -> None:
+        with folder.supervised(), selectors.DefaultSelector() as selector:
+            assert asked.wait(10)
+            server = ControlServer(selector, SystemClock(), lambda request: told.set() or {"phase": request["command"]})
+            server.announce(folder)
+            while not told.is_set() and not over.is_set():
+                for key, _ in selector.select(0.5):
+                    key.data()
+            server.close()
+
+    monkeypatch.setattr(clusters, "ask", ask_noted)
+    thread = threading.Thread(target=supervise)
+    thread.start()
+    wait_until(folder.is_supervised, what="the supervisor")
+    try:
+        Cluster(tmp_path).down(10)
+    finally:
+        over.set()
+        thread.join(10)
+    assert told.is_set()
