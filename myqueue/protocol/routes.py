@@ -8,9 +8,9 @@ FORWARDED = "MyQueue-Forwarded"  # "1" on a call that a manager passed on: it is
 PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQ = "Producer-Id", "Producer-Epoch", "Producer-Seq"
 START_OFFSET, END_OFFSET, EPOCH = "MyQueue-Start-Offset", "MyQueue-End-Offset", "MyQueue-Epoch"  # of a read's answer
 NODE = "MyQueue-Node"  # which node answered, e.g. manager-2
-APPLIED_INDEX, FRESHNESS = "MyQueue-Applied-Index", "MyQueue-Freshness-Seconds"  # how fresh a manager's answer is; of a write, the index to read it at
+APPLIED_INDEX, FRESHNESS = "MyQueue-Applied-Index", "MyQueue-Freshness-Seconds"  # of a manager's answer; of a write: where it is done
 MIN_INDEX = "MyQueue-Min-Index"  # asks a manager to answer as of this index or later, or with 503
-PREFER_INDEX = "MyQueue-Prefer-Index"  # asks a manager that is not cut off to wait for this index, and to answer in any case
+PREFER_INDEX = "MyQueue-Prefer-Index"  # asks a manager to wait for this index if it is not cut off, and to answer in any case
 NOT_TAKEN = "MyQueue-Not-Taken"  # "1" on a 503 of a node that is about to end: nothing was done, another node may be asked at once
 
 # --- every process ---

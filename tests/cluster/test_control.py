@@ -125,6 +125,7 @@ def test_a_supervisor_that_has_only_just_begun_is_told_to_end(tmp_path: Path, mo
             server.close()
 
     monkeypatch.setattr(clusters, "ask", ask_noted)
+    monkeypatch.setattr(Cluster, "_kill_supervisor", lambda self: None)  # it would be this process
     thread = threading.Thread(target=supervise)
     thread.start()
     wait_until(folder.is_supervised, what="the supervisor")
