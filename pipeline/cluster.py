@@ -5,13 +5,17 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from myqueue.errors import BadRequestError, InternalError, UnreachableError
 from myqueue.protocol import routes, wire
 from myqueue.protocol.types import PartitionInfo
+
+if TYPE_CHECKING:
+    from myqueue.client.connection import Connection
 
 DEFAULT_PORT = 9092
 ANSWER_BYTES_MAX = 64 << 20
@@ -126,6 +130,18 @@ def _get_json(host: str, port: int, path: str, timeout_seconds: float) -> Mappin
     if response.status != 200:
         raise wire.error_from_json(body, response.status)
     return body
+
+
+@contextmanager
+def connected(bootstrap: str) -> Iterator[Connection]:
+    """The SDK's connection to the cluster, with the token of the environment where there is one."""
+    from myqueue.client.connection import Connection  # heavy: only where it is needed
+
+    connection = Connection(bootstrap, token=os.environ.get(TOKEN))
+    try:
+        yield connection
+    finally:
+        connection.close()
 
 
 def choose_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, list[PartitionInfo]]:

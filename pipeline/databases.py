@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import psycopg2
@@ -28,6 +28,19 @@ class Limits:
 
     connect_seconds: float = 10.0
     statement_seconds: float = 120.0
+
+
+class HasTimeouts(Protocol):
+    """Options of a read, settings of a job: what says how long may be waited."""
+
+    @property
+    def request_timeout_seconds(self) -> float: ...
+    @property
+    def statement_timeout_seconds(self) -> float: ...
+
+
+def limits_of(options: HasTimeouts) -> Limits:
+    return Limits(options.request_timeout_seconds, options.statement_timeout_seconds)
 
 
 def connection_options(limits: Limits) -> dict[str, str]:
@@ -78,11 +91,31 @@ class Database:
             self._connection = None
 
 
+Look = Callable[[DatabaseAddress], AbstractContextManager[psycopg2.extensions.cursor]]  # a snapshot of that database
+
+
 @contextmanager
 def snapshot_cursor(address: DatabaseAddress, limits: Limits) -> Iterator[psycopg2.extensions.cursor]:
     """One snapshot on a connection of its own. Raises UnreachableError."""
     with closing(Database(address, limits)) as database, database.snapshot() as cursor:
         yield cursor
+
+
+class Databases:
+    """Databases of several nodes, each with a connection of its own that stays open between looks."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._by_address: dict[DatabaseAddress, Database] = {}
+
+    def snapshot(self, address: DatabaseAddress) -> AbstractContextManager[psycopg2.extensions.cursor]:
+        """As :meth:`Database.snapshot`."""
+        return self._by_address.setdefault(address, Database(address, self._limits)).snapshot()
+
+    def close(self) -> None:
+        for database in self._by_address.values():
+            database.close()
+        self._by_address = {}
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The audit's report: JSON with a stable schema for machines, a table for people. PURE but for ``write`` and ``write_text``."""
+"""The audit's report: JSON with a stable schema for machines, a table for people. PURE but for ``write``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..files import write_text
 from .findings import CHECKS, CLEAN, FINDINGS, Finding, Skipped, exit_code
 from .logs import LogAudit, PartitionCoverage
 from .managers import ManagerAudit, ManagerCoverage
@@ -115,10 +116,3 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 def write(report: AuditReport, path: Path) -> None:
     """The JSON report, whole or not at all."""
     write_text(json.dumps(to_json(report), indent=2, sort_keys=True) + "\n", path)
-
-
-def write_text(text: str, path: Path) -> None:
-    """A file, whole or not at all."""
-    partial = path.with_suffix(path.suffix + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

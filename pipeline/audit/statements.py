@@ -34,7 +34,8 @@ SELECT base_offset FROM log_entry WHERE topic_id = %(topic_id)s AND partition = 
 """
 
 # Each entry beside the one before it. ``follows`` is asked only of a broken one: does it continue the *recomputed* chain of
-# the entry before? Then that entry's stored chain is what was changed, and this one is whole.
+# the entry before? Then that entry's stored chain is what was changed, and this one is whole. ``next_follows`` asks the same of the
+# entry after a damaged one, wherever the stretch ends: what is found must not depend on where that is.
 _JUDGED = """
 WITH entry AS (
     SELECT e.lsn, e.epoch, e.base_offset, e.record_count, e.append_time, e.chain, e::log_entry AS whole,
@@ -49,7 +50,7 @@ WITH entry AS (
 ), recomputed AS (
     SELECT *, CASE WHEN lsn = before_lsn + 1 THEN entry_chain(before_chain, whole) END AS computed FROM entry
 ), judged AS (
-    SELECT lsn, base_offset, record_count, before_lsn, before_end,
+    SELECT lsn, base_offset, record_count, before_lsn, before_end, computed,
            lsn <> before_lsn + 1 AS is_gap,
            lsn = before_lsn + 1 AND base_offset <> before_end AS is_offset_gap,
            epoch < before_epoch OR append_time < before_time AS is_disordered,
@@ -69,8 +70,10 @@ FROM judged
 """
 
 _DAMAGE = """
-SELECT * FROM (SELECT *, lead(follows) OVER (ORDER BY lsn) AS next_follows FROM judged) j
-WHERE is_gap OR is_offset_gap OR is_disordered OR (is_broken AND follows IS NOT TRUE) ORDER BY lsn LIMIT %(limit)s
+SELECT d.*, (SELECT entry_chain(d.computed, n::log_entry) = n.chain FROM log_entry n
+             WHERE d.is_broken AND n.topic_id = %(topic_id)s AND n.partition = %(partition)s AND n.lsn = d.lsn + 1) AS next_follows
+FROM (SELECT * FROM judged WHERE is_gap OR is_offset_gap OR is_disordered OR (is_broken AND follows IS NOT TRUE) ORDER BY lsn LIMIT %(limit)s) d
+ORDER BY d.lsn
 """
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from myqueue.errors import ConflictError, LogFaultError
 
+from ..files import sync, write_text
 from ..source.cuts import Cut
 from .manifest import Manifest, manifest_from_json, next_manifest
 
@@ -45,9 +46,11 @@ def publish(folder: Path, before: Manifest, cut: Cut) -> Manifest:
     for staged in sorted((folder / STAGING_NAME).glob("topic=*/*.parquet")):
         place = Path(DATASET_NAME) / staged.parent.name / f"{before.number + 1:06d}-{staged.name}"
         (folder / place.parent).mkdir(parents=True, exist_ok=True)
-        _sync(staged)
+        sync(staged)
         os.replace(staged, folder / place)
         files.append(str(place))
+    for parent in sorted({(folder / name).parent for name in files} | {folder / DATASET_NAME, folder}):
+        sync(parent)  # the names, before a manifest says that they are there
     manifest = next_manifest(before, cut, files)
     write_manifest(folder, manifest)
     shutil.rmtree(folder / STAGING_NAME, ignore_errors=True)
@@ -56,16 +59,4 @@ def publish(folder: Path, before: Manifest, cut: Cut) -> Manifest:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """On disk when this returns."""
-    partial = folder / f"{MANIFEST_NAME}.partial"
-    partial.write_text(json.dumps(manifest.to_json(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    _sync(partial)
-    os.replace(partial, folder / MANIFEST_NAME)
-    _sync(folder)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_text(json.dumps(manifest.to_json(), indent=1, sort_keys=True) + "\n", folder / MANIFEST_NAME)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..cluster import Cluster, choose_topics
-from ..databases import Limits
+from ..databases import limits_of
+from ..files import alone_in
 from ..settings import PipelineSettings
 from ..source.cuts import Cut
 from ..source.planner import take_cut
@@ -44,13 +45,18 @@ def export_more(spark: SparkSession, cluster: Cluster, settings: PipelineSetting
     data set is what the last manifest says, and the next run takes the left-overs away: each message is in it exactly once.
 
     Raises:
+        ConflictError: another export works in this folder. Nothing was added.
         ConflictError, LogFaultError: the data set and the logs do not fit together; nothing was added.
     """
-    folder = Path(settings.out)
+    with alone_in(Path(settings.out)):
+        return _add(spark, cluster, settings, Path(settings.out))
+
+
+def _add(spark: SparkSession, cluster: Cluster, settings: PipelineSettings, folder: Path) -> Added:
     before = read_manifest(folder)
     clear_left_overs(folder, before)
     partitions = [info for infos in choose_topics(cluster, settings.topics).values() for info in infos]
-    cut = take_cut(cluster, partitions, Limits(settings.request_timeout_seconds, settings.statement_timeout_seconds))
+    cut = take_cut(cluster, partitions, limits_of(settings))
     rest = rest_of(cut, before.cut)
     if not rest.messages():
         return Added(before, 0)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from myqueue import errors
 from myqueue.errors import BadRequestError, ConfigurationError, MyQueueError, UnavailableError
 from myqueue.settings import add_arguments, load
 
 from ..audit.findings import FINDINGS, INCOMPLETE, USAGE
-from ..databases import Limits
 from ..settings import PipelineSettings
 
 EXIT_CODES = "Exit codes: 0 clean and complete, 1 findings or counts that differ, 2 not everything could be checked, 3 usage."
@@ -56,10 +56,6 @@ def make_folder(path: str) -> Path:
     return folder
 
 
-def limits_of(settings: PipelineSettings) -> Limits:
-    return Limits(settings.request_timeout_seconds, settings.statement_timeout_seconds)
-
-
 def run(name: str, work: Callable[[], int]) -> int:
     """Do the work; an error becomes one sentence and the exit code that fits."""
     from pyspark.errors import PySparkException
@@ -69,20 +65,25 @@ def run(name: str, work: Callable[[], int]) -> int:
     except MyQueueError as error:
         return failed(name, error)
     except PySparkException as error:
-        sentence = sentence_of(str(error))
-        return _fail(name, sentence, INCOMPLETE if "UnreachableError" in str(error) else FINDINGS)
+        return _fail(name, *verdict_of(str(error)))
 
 
 def failed(name: str, error: MyQueueError) -> int:
     """Say an error of ours in one sentence; the exit code that fits it."""
+    return _fail(name, error.message, code_of(type(error)))
+
+
+def code_of(kind: type) -> int:
+    """The exit code for errors of this class, wherever they were raised."""
     codes = ((BadRequestError, USAGE), (UnavailableError, INCOMPLETE))
-    return _fail(name, error.message, next((code for kind, code in codes if isinstance(error, kind)), FINDINGS))
+    return next((code for parent, code in codes if issubclass(kind, parent)), FINDINGS)
 
 
-def sentence_of(text: str) -> str:
-    """The one line of a Spark error that says what went wrong: our own error's, where a task raised one."""
-    ours = re.findall(r"myqueue\.errors\.\w+: (.+)", text)
-    return (ours[-1] if ours else text.strip().split("\n")[0])[:500]
+def verdict_of(text: str) -> tuple[str, int]:
+    """Of a Spark error's text the one line that says what went wrong (our own error's, where a task raised one), and the exit code that fits it."""
+    ours = re.findall(r"myqueue\.errors\.(\w+): (.+)", text)
+    kind, sentence = ours[-1] if ours else ("", text.strip().split("\n")[0])
+    return sentence[:500], code_of(getattr(errors, kind, MyQueueError))
 
 
 def _fail(name: str, sentence: str, code: int) -> int:

@@ -14,7 +14,10 @@ from myqueue.errors import BadRequestError
 from pipeline.audit import report as reports
 from pipeline.audit.findings import FINDINGS
 from pipeline.cluster import Cluster, choose_topics, fetch_cluster
+from pipeline.databases import limits_of
+from pipeline.export.folder import DATASET_NAME
 from pipeline.export.write import export_more, write_messages
+from pipeline.files import write_text
 from pipeline.jobs import arguments
 from pipeline.jobs.audit import audit
 from pipeline.session import build_session
@@ -26,7 +29,7 @@ from pipeline.transforms.counts import PartitionCount, collect_counts, differenc
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DATASET_NAME, SUMMARY_NAME = "messages", "export.json"
+SUMMARY_NAME = "export.json"
 SCHEMA_VERSION = 1
 
 
@@ -82,7 +85,7 @@ def _export_more(spark: SparkSession, cluster: Cluster, settings: PipelineSettin
 def export_all(spark: SparkSession, cluster: Cluster, settings: PipelineSettings) -> int:
     """Take a cut of the wanted topics and export it."""
     partitions = [info for infos in choose_topics(cluster, settings.topics).values() for info in infos]
-    return export_at(spark, settings, take_cut(cluster, partitions, arguments.limits_of(settings)), fail_on_data_loss=True)
+    return export_at(spark, settings, take_cut(cluster, partitions, limits_of(settings)), fail_on_data_loss=True)
 
 
 def export_at(spark: SparkSession, settings: PipelineSettings, cut: Cut, *, fail_on_data_loss: bool) -> int:
@@ -94,7 +97,7 @@ def export_at(spark: SparkSession, settings: PipelineSettings, cut: Cut, *, fail
         counts = collect_counts(spark.read.parquet(str(dataset)))
     wrong = differences(cut, counts)
     seconds = time.monotonic() - began
-    _write_summary(Path(settings.out) / SUMMARY_NAME, summary(cut, counts, wrong, seconds))
+    write_text(json.dumps(summary(cut, counts, wrong, seconds), indent=2, sort_keys=True) + "\n", Path(settings.out) / SUMMARY_NAME)
     print("\n".join(text(cut, counts, wrong, dataset, seconds)))
     return FINDINGS if wrong else 0
 
@@ -122,12 +125,6 @@ def text(cut: Cut, counts: Sequence[PartitionCount], wrong: Sequence[str], datas
     verdict = f"exported {sum(exported.values())} messages of {len(rows)} topics to {dataset} in {seconds:.1f} s"
     return [*reports.table(("topic", "committed", "exported"), rows), *(f"DIFFERS {sentence}" for sentence in wrong),
             f"export differs in {len(wrong)} partitions: {verdict}" if wrong else f"export complete: {verdict}"]
-
-
-def _write_summary(path: Path, body: dict[str, Any]) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(body, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    partial.replace(path)
 
 
 if __name__ == "__main__":

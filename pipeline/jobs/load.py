@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from myqueue.errors import BadRequestError
-from pipeline.cluster import choose_topics, fetch_cluster
+from myqueue.errors import BadRequestError, ConflictError
+from pipeline.cluster import Cluster, choose_topics, fetch_cluster
 from pipeline.jobs import arguments
 from pipeline.load.data_source import execute_in_spark
 from pipeline.load.run import LoadPlan, Progress, load
@@ -29,9 +29,8 @@ def main(argv: Sequence[str]) -> int:
     settings, flags = arguments.parse(parser, argv)
 
     def work() -> int:
-        plan = plan_of(settings, flags.files, flags.key_field)
         cluster = fetch_cluster(settings.bootstrap, timeout_seconds=settings.request_timeout_seconds)
-        choose_topics(cluster, settings.topics)
+        plan = plan_of(settings, cluster, flags.files, flags.key_field)
         spark = build_session("myqueue load")
         try:
             began = time.monotonic()
@@ -39,6 +38,7 @@ def main(argv: Sequence[str]) -> int:
                         wave=WAVES_PER_CORE * spark.sparkContext.defaultParallelism, tell=teller(len(plan.splits)))
         finally:
             spark.stop()
+        check_files(settings, cluster, plan, flags.files)
         print(f"load complete: {done.messages} messages of {len(flags.files)} files in {settings.topics[0]}, "
               f"{sum(one.repeated for one in done.done.values())} of them were there already, {time.monotonic() - began:.1f} s")
         return 0
@@ -46,12 +46,20 @@ def main(argv: Sequence[str]) -> int:
     return arguments.run("load", work)
 
 
-def plan_of(settings: PipelineSettings, files: Sequence[str], key_field: str | None) -> LoadPlan:
+def plan_of(settings: PipelineSettings, cluster: Cluster, files: Sequence[str], key_field: str | None) -> LoadPlan:
     """What is to be loaded. Raises BadRequestError where the topic or a file is wrong."""
     if len(settings.topics) != 1:
         raise BadRequestError("--topics must name the one topic to load into")
-    splits = plan_splits(files, SPLIT_BYTES)
-    return LoadPlan(load_id(settings.topics[0], splits, key_field), tuple(splits), WriteOptions(settings.bootstrap, settings.topics[0]), key_field)
+    topic = settings.topics[0]
+    topic_id, splits = choose_topics(cluster, settings.topics)[topic][0].topic_id, plan_splits(files, SPLIT_BYTES)
+    options = WriteOptions(settings.bootstrap, topic, request_timeout_seconds=max(1, round(settings.request_timeout_seconds)))
+    return LoadPlan(load_id(cluster.cluster_id, topic_id, splits, key_field), tuple(splits), options, key_field)
+
+
+def check_files(settings: PipelineSettings, cluster: Cluster, plan: LoadPlan, files: Sequence[str]) -> None:
+    """Raises ConflictError where the files are not what they were when the load was planned: what was loaded is neither."""
+    if plan_of(settings, cluster, files, plan.key_field).id != plan.id:
+        raise ConflictError("a file was changed while it was loaded: the topic has lines of before and of after; load files that nobody writes to")
 
 
 def teller(splits: int) -> Callable[[Progress], None]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from myqueue.protocol.types import Record
 
+from ..cluster import connected
+from ..files import write_text
 from ..sink.chunks import Row
 from ..sink.options import WriteOptions
-from ..sink.sender import Writer, connected, write_rows
+from ..sink.sender import Writer, write_rows
 from .splits import Split, key_of, lines_of
 
 ROWS_A_TIME = 1000
@@ -32,7 +33,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """What is loaded, by whom, into which topic."""
+    """What is loaded, by whom, into which topic. ``id`` also names the writers."""
 
     id: str
     splits: tuple[Split, ...]
@@ -45,7 +46,7 @@ Execute = Callable[[LoadPlan, Sequence[Split]], Iterable[Loaded]]
 
 @dataclass(slots=True)
 class Progress:
-    """The splits that are done, in a file that is written whole or not at all. Without it nothing is lost: the brokers know what they have."""
+    """The splits that are done, in a file. Without it, or where it cannot be read, nothing is lost: the brokers know what they have."""
 
     path: Path
     plan_id: str
@@ -54,16 +55,17 @@ class Progress:
     @classmethod
     def read(cls, path: Path, plan_id: str) -> Progress:
         """What an earlier run of the same load has noted; of another load nothing counts."""
-        body = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        splits = body["splits"] if body.get("load_id") == plan_id else []
-        return cls(path, plan_id, {one["number"]: Loaded(**one) for one in splits})
+        try:
+            body = json.loads(path.read_text(encoding="utf-8"))
+            splits = [Loaded(**one) for one in body["splits"]] if body["load_id"] == plan_id else []
+        except (OSError, ValueError, KeyError, TypeError):
+            splits = []
+        return cls(path, plan_id, {one.number: one for one in splits})
 
     def note(self, loaded: Iterable[Loaded]) -> None:
         self.done |= {one.number: one for one in loaded}
-        splits = [{"number": one.number, "messages": one.messages, "repeated": one.repeated} for _, one in sorted(self.done.items())]
-        partial = self.path.with_suffix(".partial")
-        partial.write_text(json.dumps({"schema_version": 1, "load_id": self.plan_id, "splits": splits}) + "\n", encoding="utf-8")
-        partial.replace(self.path)
+        splits = [asdict(one) for _, one in sorted(self.done.items())]
+        write_text(json.dumps({"schema_version": 1, "load_id": self.plan_id, "splits": splits}) + "\n", self.path)
 
     @property
     def messages(self) -> int:
@@ -86,15 +88,9 @@ def load(plan: LoadPlan, folder: Path, execute: Execute, *, wave: int, tell: Cal
 
 def load_split(plan: LoadPlan, split: Split) -> Loaded:
     """One split's lines. Raises as :func:`write_rows`."""
-    with connected(plan.options) as connection:
+    with connected(plan.options.bootstrap) as connection:
         written = write_rows(_rows(plan, split), Writer(f"load {plan.id}", 0, split.number), plan.options, connection)
     return Loaded(split.number, written.messages, written.repeated)
-
-
-def execute_here(plan: LoadPlan, splits: Sequence[Split]) -> list[Loaded]:
-    """Without Spark: a thread for each of these splits."""
-    with ThreadPoolExecutor(max_workers=max(1, len(splits))) as pool:
-        return list(pool.map(lambda split: load_split(plan, split), splits))
 
 
 def _rows(plan: LoadPlan, split: Split) -> Iterator[Iterable[Row]]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from myqueue.errors import BadRequestError, TooLargeError
+from myqueue.errors import BadRequestError, ConflictError, TooLargeError
 from myqueue.protocol.batch import RECORD_BYTES_MAX
 
 
@@ -33,15 +33,21 @@ def plan_splits(paths: Sequence[str], split_bytes: int) -> list[Split]:
     return [Split(number, *border) for number, border in enumerate(borders)]
 
 
-def load_id(topic: str, splits: Sequence[Split], key_field: str | None) -> str:
-    """Names a load: the same for the same files, as they are now, into the same topic. A file that changed is another load."""
-    stats = {split.path: os.stat(split.path) for split in splits}
-    what = [topic, key_field, [(split.path, split.start, split.end, stats[split.path].st_size, stats[split.path].st_mtime_ns) for split in splits]]
+def load_id(cluster_id: str, topic_id: int, splits: Sequence[Split], key_field: str | None) -> str:
+    """Names a load: the same for the same files, as they are now, into the same topic. A file that changed, or a topic made anew, is another load."""
+    stats = {path: os.stat(path) for path in {split.path for split in splits}}
+    as_they_are = [(split.path, split.start, split.end, stats[split.path].st_size, stats[split.path].st_mtime_ns) for split in splits]
+    what = [cluster_id, topic_id, key_field, as_they_are]
     return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
 
 
 def lines_of(split: Split) -> Iterator[bytes]:
-    """The split's lines without their line feeds. Raises TooLargeError for a line that no record can hold."""
+    """The split's lines without their line feeds.
+
+    Raises:
+        TooLargeError: a line that no record can hold.
+        ConflictError: the file is shorter than when the load was planned.
+    """
     with open(split.path, "rb") as file:
         at = split.start
         if at:  # the line that begins before the split belongs to the split before
@@ -50,7 +56,7 @@ def lines_of(split: Split) -> Iterator[bytes]:
         while at < split.end:
             line = _line(file.readline(RECORD_BYTES_MAX + 2), split, at)
             if not line:
-                return
+                raise ConflictError(f"{split.path} became shorter while it was loaded: it ends at byte {at}, not {split.end}")
             at += len(line)
             yield line.removesuffix(b"\n")
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from myqueue.errors import DuplicateSequenceError
-from myqueue.protocol import routes
+from myqueue.errors import ConflictError, DuplicateSequenceError, UnavailableError, UnknownPartitionError, UnknownTopicError
+from myqueue.protocol import routes, wire
 from myqueue.protocol.batch import BATCH_TYPE
 
-from ..cluster import TOKEN
 from .chunks import Chunk, Chunker, Row, rows_of
 from .options import WriteOptions
 
@@ -47,18 +44,6 @@ class Written:
     repeated: int = 0
 
 
-@contextmanager
-def connected(options: WriteOptions) -> Iterator[Connection]:
-    """A connection to the cluster, with the token of the environment where there is one."""
-    from myqueue.client.connection import Connection  # heavy: only where rows are written
-
-    connection = Connection(options.bootstrap, token=os.environ.get(TOKEN))
-    try:
-        yield connection
-    finally:
-        connection.close()
-
-
 def write_batches(batches: Iterable[Any], writer: Writer, options: WriteOptions, connection: Connection) -> Written:
     """Store the rows of Arrow batches. See :func:`write_rows`."""
     groups = (rows_of(batch, topic=options.topic, include_headers=options.include_headers) for batch in batches)
@@ -70,6 +55,7 @@ def write_rows(groups: Iterable[Iterable[Row]], writer: Writer, options: WriteOp
 
     Raises:
         BadRequestError, UnknownTopicError, TooLargeError: a row that cannot be written. Chunks before it may be stored.
+        ConflictError: a request of this writer is there with another number of messages: the write is not the same as before.
         ProducerFencedError: a later micro-batch of this query has been written: this task is a left-over.
         UnavailableError: no leader answered within ``retryTimeoutSeconds``. To be repeated.
     """
@@ -102,7 +88,15 @@ def _send(connection: Connection, chunk: Chunk, writer: Writer, options: WriteOp
                                                read_timeout_seconds=options.request_timeout_seconds, repeatable=True)
         except DuplicateSequenceError:
             return True  # stored, and so long ago that the leader does not know where
-        return bool(answer.json().get("duplicate"))
+        except (UnknownTopicError, UnknownPartitionError) as error:
+            if chunk.partition not in connection.refresh().partitions:
+                raise
+            raise UnavailableError(f"the leader of {chunk.partition} does not know it yet: {error.message}") from error
+        stored = wire.appended_from_json(answer.json())
+        if stored.duplicate and stored.record_count != len(chunk.records):
+            raise ConflictError(f"{chunk.partition}: request {chunk.seq} of this writer was stored before with {stored.record_count} messages, "
+                                f"now it has {len(chunk.records)}: other rows under the same name are not stored")
+        return stored.duplicate
 
     repeated = connection.persistently(attempt, options.retry_timeout_seconds)
     count = len(chunk.records)

@@ -12,8 +12,9 @@ from pyspark.taskcontext import TaskContext
 
 from myqueue.errors import InternalError
 
+from ..cluster import connected
 from .options import WriteOptions
-from .sender import Writer, Written, connected, write_batches
+from .sender import Writer, Written, write_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,7 +57,7 @@ class MyQueueStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _write(batches: Iterator[pa.RecordBatch], writer: Writer, options: WriteOptions) -> TaskWritten:
-    with connected(options) as connection:
+    with connected(options.bootstrap) as connection:
         return TaskWritten(write_batches(batches, writer, options, connection))
 
 

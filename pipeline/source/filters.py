@@ -47,7 +47,7 @@ def pruning_of(filters: Iterable[Filter]) -> Pruning:
     conditions, offsets = [], ALL_OFFSETS
     for condition in filters:
         kind, column = type(condition).__name__, ".".join(getattr(condition, "attribute", ()))
-        if kind not in _COMPARE:
+        if kind not in _COMPARE or condition.value is None:  # type: ignore[attr-defined]
             continue
         if column in _NAMES:
             conditions.append((column, kind, condition.value))  # type: ignore[attr-defined]
@@ -59,6 +59,7 @@ def pruning_of(filters: Iterable[Filter]) -> Pruning:
 def _narrowed(offsets: OffsetRange, kind: str, wanted: Any) -> OffsetRange:
     start, end = offsets.start, offsets.end
     if kind == "In":
+        wanted = [value for value in wanted if value is not None]  # NULL equals nothing
         return OffsetRange(max(start, min(wanted)), min(end, max(wanted) + 1)) if wanted else offsets
     if kind in (EQUAL, "GreaterThan", "GreaterThanOrEqual"):
         start = max(start, wanted + (kind == "GreaterThan"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from myqueue.errors import BadRequestError, ConflictError, UnavailableError
 from myqueue.protocol.types import OffsetRange, PartitionId, PartitionInfo, TopicPartition
 
 from ..cluster import Cluster, DatabaseAddress, fetch_cluster
-from ..databases import Limits, snapshot_cursor
+from ..databases import Limits, Look, limits_of, snapshot_cursor
 from .cuts import Cut, CutPartition, cut_of
 from .edges import Edge
 from .filters import NO_PRUNING, Pruning
@@ -21,10 +22,6 @@ from .ranges import ReadRange, cut_to, plan_ranges, split_to
 Located = dict[TopicPartition, tuple[DatabaseAddress, Position]]
 Times = Mapping[TopicPartition, int | None]
 T = TypeVar("T")
-
-
-def limits_of(options: ReadOptions) -> Limits:
-    return Limits(options.request_timeout_seconds, options.statement_timeout_seconds)
 
 
 def retrying(options: ReadOptions, attempt: Callable[[], T]) -> T:
@@ -63,11 +60,15 @@ def plan_read(options: ReadOptions, pruning: Pruning = NO_PRUNING) -> list[ReadR
     return split_to(ranges, options.min_partitions)
 
 
-def locate(options: ReadOptions, pruning: Pruning = NO_PRUNING) -> Located:
-    """Where the log of each wanted partition is and how far it goes. Raises as :func:`plan_read`."""
+def locate(options: ReadOptions, pruning: Pruning = NO_PRUNING, look: Look | None = None) -> Located:
+    """Where the log of each wanted partition is and how far it goes. Raises as :func:`plan_read`.
+
+    Args:
+        look: how databases are looked into; without it, each by a connection that is closed afterwards.
+    """
     cluster = fetch_cluster(options.bootstrap, timeout_seconds=options.request_timeout_seconds)
     chosen = [info for info in _choose(options, cluster) if pruning.wants(TopicPartition(info.topic, info.partition))]
-    return replica_positions(cluster, chosen, limits_of(options), options.read_from)
+    return replica_positions(cluster, chosen, look or partial(snapshot_cursor, limits=limits_of(options)), options.read_from)
 
 
 def edge_offsets(edge: Edge, located: Located, options: ReadOptions) -> Times:
@@ -120,15 +121,15 @@ def replica_to_read(info: PartitionInfo, read_from: str | int) -> int:
     return info.leader
 
 
-def replica_positions(cluster: Cluster, partitions: Iterable[PartitionInfo], limits: Limits, read_from: str | int = LEADER) -> Located:
-    """Where a copy of each partition has its log; one connection per broker. Raises as :func:`replica_to_read`, and UnavailableError."""
+def replica_positions(cluster: Cluster, partitions: Iterable[PartitionInfo], look: Look, read_from: str | int = LEADER) -> Located:
+    """Where a copy of each partition has its log; one snapshot per broker. Raises as :func:`replica_to_read`, and UnavailableError."""
     by_broker: dict[int, list[PartitionInfo]] = {}
     for info in partitions:
         by_broker.setdefault(replica_to_read(info, read_from), []).append(info)
     found = {}
     for broker_id, infos in sorted(by_broker.items()):
         database = database_of(cluster, broker_id)
-        with snapshot_cursor(database, limits) as cursor:
+        with look(database) as cursor:
             positions = read_positions(cursor, (info.topic_id for info in infos))
         for info in infos:
             position = positions.get(PartitionId(info.topic_id, info.partition))
@@ -148,5 +149,5 @@ def database_of(cluster: Cluster, broker_id: int) -> DatabaseAddress:
 
 def take_cut(cluster: Cluster, partitions: Iterable[PartitionInfo], limits: Limits) -> Cut:
     """The committed end of these partitions now, as their leaders have it. Raises UnavailableError."""
-    positions = replica_positions(cluster, partitions, limits)
+    positions = replica_positions(cluster, partitions, partial(snapshot_cursor, limits=limits))
     return cut_of(cluster.cluster_id, (CutPartition(name, position.id, position.readable) for name, (_, position) in positions.items()))

@@ -10,10 +10,11 @@ from pyspark.sql.types import StructType
 
 from myqueue.errors import LogFaultError
 
+from ..databases import limits_of
 from . import statements
 from .filters import NO_PRUNING, pruning_of
 from .options import ReadOptions
-from .planner import limits_of, plan_read
+from .planner import plan_read
 from .ranges import ReadRange, windows
 
 if TYPE_CHECKING:

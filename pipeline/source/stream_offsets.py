@@ -69,10 +69,14 @@ def starts_of(starts: Marks, positions: Mapping[TopicPartition, Position]) -> Ma
     """Where to go on: a partition that is new, or was made anew, is read from its beginning; what retention took is passed over."""
     marks = {}
     for name, position in positions.items():
-        mark, readable = starts.get(name), position.readable
-        known = mark is not None and mark.topic_id == position.id.topic_id
-        marks[name] = Mark(position.id.topic_id, max(mark.offset, readable.start) if known and mark else readable.start)
+        first = Mark(position.id.topic_id, position.readable.start)
+        marks[name] = Mark(first.topic_id, max(starts[name].offset, first.offset)) if is_known(starts, name, first) else first
     return marks
+
+
+def is_known(starts: Marks, name: TopicPartition, mark: Mark) -> bool:
+    """Whether a stream that is at ``starts`` has this partition, with the same identity."""
+    return name in starts and starts[name].topic_id == mark.topic_id
 
 
 def ends_of(starts: Marks, positions: Mapping[TopicPartition, Position]) -> Marks:
@@ -101,5 +105,9 @@ def records_between(starts: Marks, ends: Marks) -> int:
 
 
 def spans_between(starts: Marks, ends: Marks) -> list[Span]:
-    """What a micro-batch reads. ``starts`` holds every partition of ``ends`` with the same identity."""
-    return [Span(name, mark.topic_id, starts[name].offset, mark.offset) for name, mark in sorted(ends.items()) if starts[name].offset < mark.offset]
+    """What a micro-batch reads: from these offsets alone, so that it is the same whenever it is planned.
+
+    A partition enters a stream's offsets at its start, before anything of it is read; in a checkpoint where it did not, it is read from 0.
+    """
+    begun = {name: starts[name].offset if is_known(starts, name, mark) else 0 for name, mark in ends.items()}
+    return [Span(name, mark.topic_id, begun[name], mark.offset) for name, mark in sorted(ends.items()) if begun[name] < mark.offset]

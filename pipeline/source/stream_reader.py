@@ -17,6 +17,7 @@ from myqueue.clock import SystemClock
 from myqueue.errors import ConflictError, LogFaultError
 from myqueue.protocol.types import OffsetRange, TopicPartition
 
+from ..databases import Databases, limits_of
 from .filters import EQUAL, Pruning
 from .options import LEADER, ReadOptions
 from .planner import edge_offsets, locate, retrying
@@ -29,6 +30,7 @@ from .stream_offsets import (
     Marks,
     check_marks,
     ends_of,
+    is_known,
     limited,
     marks_from_json,
     marks_to_json,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNBOUNDED = 1 << 62
+QUIET_SECONDS = 0.2  # Spark asks an idle stream again after milliseconds; the databases are looked at so often
 
 
 class SpanPartition(InputPartition):
@@ -59,6 +62,8 @@ class MyQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Marks | None = None  # of Trigger.AvailableNow
         self._latest: Marks = {}
         self._waiting_since: float | None = None
+        self._quiet: tuple[dict[str, Any], float] | None = None  # where nothing was to be read, and when that was seen
+        self._databases = Databases(limits_of(options))  # the driver's; connected on first use
 
     # --- in the driver ---
 
@@ -75,12 +80,21 @@ class MyQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """How far the next micro-batch goes. Raises as :func:`stream_offsets.check_marks` where messages are lost."""
+        now = self._clock.monotonic()
+        if self._target is None and self._quiet is not None and self._quiet[0] == start and now < self._quiet[1] + QUIET_SECONDS:
+            return start
+        end = self._end_of(start, limit)
+        self._quiet = (start, now) if end == start else None
+        return end
+
+    def _end_of(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         before = marks_from_json(start)
         positions = self._positions()
         if self._options.fail_on_data_loss:
             check_marks(before, positions, whole=self._options.read_from == LEADER)
         starts = starts_of(before, positions)
-        ends = self._latest = ends_of(starts, positions)
+        self._latest = ends_of(starts, positions)
+        ends = {name: mark if is_known(before, name, mark) else starts[name] for name, mark in self._latest.items()}
         if self._target is not None:
             ends = _not_beyond(ends, starts, self._target)
         elif not self._is_due(records_between(starts, ends)):
@@ -98,11 +112,7 @@ class MyQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[SpanPartition]:
         """The spans of a micro-batch, one per task."""
-        starts, ends = marks_from_json(start), marks_from_json(end)
-        new = [name for name, mark in ends.items() if name not in starts or starts[name].topic_id != mark.topic_id]
-        if new:
-            starts |= {name: mark for name, mark in starts_of({}, self._positions()).items() if name in new}
-        spans = spans_between({name: starts.get(name, mark) for name, mark in ends.items()}, ends)
+        spans = spans_between(marks_from_json(start), marks_from_json(end))
         if self._options.max_records_per_partition is not None:
             spans = cut_to(spans, self._options.max_records_per_partition)
         return [SpanPartition(span) for span in split_to(spans, self._options.min_partitions)]
@@ -113,7 +123,12 @@ class MyQueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             publish(self._options.bootstrap, self._options.consumers, {name: mark.offset for name, mark in marks_from_json(end).items()})
 
     def _positions(self) -> dict[TopicPartition, Position]:
-        return {name: position for name, (_, position) in retrying(self._options, lambda: locate(self._options)).items()}
+        located = retrying(self._options, lambda: locate(self._options, look=self._databases.snapshot))
+        return {name: position for name, (_, position) in located.items()}
+
+    def stop(self) -> None:
+        """Spark has no further questions."""
+        self._databases.close()
 
     def _is_due(self, records: int) -> bool:
         """Whether enough is waiting, or has been waiting for long enough (``minOffsetsPerTrigger``)."""

@@ -100,9 +100,9 @@ def test_sound_logs_give_no_finding_and_full_coverage(logs: FilledCluster) -> No
     ("UPDATE partition_state SET end_epoch = 7 WHERE topic_id = 1 AND partition = 0", ("head_row", 12)),
 ])
 def test_planted_damage_is_found_once_and_located(logs: FilledCluster, damage: str, expected: tuple[str, int]) -> None:
-    """The kind, the broker, the partition and the lsn, and nothing else; the same by wide stretches as by narrow ones."""
+    """The kind, the broker, the partition and the lsn, and nothing else; the same by wide stretches as by narrow ones, down to an entry each."""
     assert 1 == execute(logs.urls[0], damage)
-    for range_bytes in (1 << 14, 1 << 30):
+    for range_bytes in (1, 1 << 14, 1 << 30):
         assert [(expected[0], "broker-1", "a", 0, expected[1])] == places(check(logs, range_bytes=range_bytes))
 
 

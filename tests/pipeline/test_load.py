@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from myqueue.protocol.partitioner import partition_for
 from myqueue.testing import InMemoryTransport
+from pipeline.cluster import fetch_cluster
 from pipeline.jobs.load import plan_of
 from pipeline.load.data_source import execute_in_spark
 from pipeline.load.run import load
@@ -26,7 +27,7 @@ def test_files_are_loaded_by_tasks_and_not_again(spark: SparkSession, tmp_path: 
     memory = InMemoryTransport()
     memory.create_topic("to", 3)
     with served(memory) as address:
-        plan = plan_of(PipelineSettings(out=str(tmp_path), bootstrap=address, topics=("to",)),
+        plan = plan_of(PipelineSettings(out=str(tmp_path), bootstrap=address, topics=("to",)), fetch_cluster(address),
                        [str(tmp_path / name) for name in ("one.ndjson", "two.ndjson")], "user")
         told: list[int] = []
         for _ in range(2):

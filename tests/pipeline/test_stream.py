@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg2
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from myqueue.errors import ConflictError, LogFaultError, OffsetOutOfRangeError
 from myqueue.protocol.types import PartitionId, Record
+from myqueue.testing import ManualClock
 from pipeline import schemas
 from pipeline.source.options import parse_options
 from pipeline.source.stream_reader import MyQueueStreamReader
@@ -114,5 +116,47 @@ def test_lost_messages_end_the_query_unless_they_are_to_be_passed_over(stream: F
     stream.fillers[0].append(PartitionId(9, 0), [Record(b"new")] * 2)
     with pytest.raises(ConflictError, match="made anew"):
         one.latestOffset({"a/0": start["a/0"]}, EVERYTHING)
-    fresh = lax.latestOffset(end, EVERYTHING)
-    assert ({"a/0": {"offset": 2, "topic_id": 9}}, [0, 1]) == (fresh, offsets(lax, end, fresh))
+    entered = lax.latestOffset(end, EVERYTHING)
+    fresh = lax.latestOffset(entered, EVERYTHING)
+    assert ({"a/0": {"offset": 2, "topic_id": 9}}, [], [0, 1]) == (fresh, offsets(lax, end, entered), offsets(lax, entered, fresh))
+
+
+def test_a_new_partition_enters_the_checkpoint_before_it_is_read(stream: FilledCluster) -> None:
+    """So a micro-batch that is planned again has the same messages, wherever retention has moved the log's start meanwhile."""
+    one = reader(stream)
+    start = one.latestOffset(one.initialOffset(), EVERYTHING)
+    stream.fillers[1].create_topic(1, "a", 3)
+    stream.fillers[1].append(PartitionId(1, 2), [Record(b"new")] * 9)
+    stream.server.body["partitions"].append({**stream.server.body["partitions"][0], "partition": 2, "leader": 2, "replicas": [2]})
+    entered = one.latestOffset(start, EVERYTHING)
+    end = one.latestOffset(entered, EVERYTHING)
+    assert (0, 9) == (entered["a/2"]["offset"], end["a/2"]["offset"])
+    planned = [task.value for task in one.partitions(entered, end)]
+    execute(stream.urls[1], "UPDATE partition_state SET start_offset = 5 WHERE topic_id = 1 AND partition = 2")
+    assert planned == [task.value for task in reader(stream).partitions(entered, end)]
+    assert list(range(9)) == offsets(one, entered, end)
+
+
+def test_an_idle_stream_looks_into_the_databases_a_few_times_a_second(stream: FilledCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often Spark asks, and by connections that stay open."""
+    opened: list[str] = []
+    connect = psycopg2.connect
+    monkeypatch.setattr(psycopg2, "connect", lambda uri, **named: opened.append(uri) or connect(uri, **named))
+    one, clock = reader(stream), ManualClock()
+    one._clock = clock
+    end = one.latestOffset(one.initialOffset(), EVERYTHING)
+    del opened[:]
+    for _ in range(10):
+        assert end == one.latestOffset(end, EVERYTHING)
+    assert [] == opened
+    stream.fillers[0].append(A, [Record(b"later")])
+    del opened[:]
+    assert end == one.latestOffset(end, EVERYTHING)
+    clock.advance(0.2)
+    assert 31 == one.latestOffset(end, EVERYTHING)["a/0"]["offset"]
+    assert [] == opened
+    one.stop()
+    clock.advance(1)
+    one.latestOffset(end, EVERYTHING)
+    assert len(opened) == len(set(opened)) > 0
+    one.stop()

@@ -15,13 +15,17 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import sys
 from pathlib import Path
-from pipeline.load.run import LoadPlan, execute_here, load
+from concurrent.futures import ThreadPoolExecutor
+from pipeline.load.run import LoadPlan, load, load_split
 from pipeline.load.splits import load_id, plan_splits
 from pipeline.sink.options import WriteOptions
 address, file, out = sys.argv[1:]
 splits = plan_splits([file], 200_000)
-plan = LoadPlan(load_id("to", splits, None), tuple(splits), WriteOptions(address, "to"))
-print(load(plan, Path(out), execute_here, wave=2, tell=lambda progress: None).messages)
+plan = LoadPlan(load_id("c", 1, splits, None), tuple(splits), WriteOptions(address, "to"))
+def execute(plan, splits):
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda split: load_split(plan, split), splits))
+print(load(plan, Path(out), execute, wave=2, tell=lambda progress: None).messages)
 """
 LINES = 60_000
 

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from myqueue.errors import BadRequestError, TooLargeError
+from myqueue.errors import BadRequestError, ConflictError, TooLargeError
+from myqueue.protocol.types import PartitionInfo
+from pipeline.cluster import Cluster
+from pipeline.jobs.load import check_files, plan_of
 from pipeline.load.run import Loaded, LoadPlan, Progress, load
 from pipeline.load.splits import Split, key_of, lines_of, load_id, plan_splits
+from pipeline.settings import PipelineSettings
 from pipeline.sink.options import WriteOptions
 
 
@@ -23,13 +27,42 @@ def test_every_line_is_in_one_split(tmp_path: Path, text: bytes, split_bytes: in
 
 
 def test_a_load_is_named_by_its_files_as_they_are(tmp_path: Path) -> None:
-    """The same files give the same name, another topic, key or content another."""
+    """The same files give the same name; another cluster, topic (also one of the same name, made anew), key or content another."""
     path = tmp_path / "file"
     path.write_bytes(b"1\n2\n")
     splits = plan_splits([str(path)], 100)
-    names = [load_id("a", splits, None), load_id("a", plan_splits([str(path)], 100), None), load_id("b", splits, None), load_id("a", splits, "k")]
+    names = [load_id("c", 1, splits, None), load_id("c", 1, plan_splits([str(path)], 100), None), load_id("c", 2, splits, None),
+             load_id("d", 1, splits, None), load_id("c", 1, splits, "k")]
     path.write_bytes(b"1\n2\n3\n")
-    assert names[0] == names[1] and 4 == len({*names, load_id("a", plan_splits([str(path)], 100), None)})
+    assert names[0] == names[1] and 5 == len({*names, load_id("c", 1, plan_splits([str(path)], 100), None)})
+
+
+def test_a_file_that_is_written_to_during_the_load_is_noticed(tmp_path: Path) -> None:
+    """Shorter: by the split that finds nothing. Otherwise: at the end, before the load is called complete."""
+    path = tmp_path / "file"
+    path.write_bytes(b"1\n2\n3\n")
+    cluster = Cluster("c", 1, {}, (), (PartitionInfo("a", 7, 0, 1, 1, (1,), "ok"),))
+    settings = PipelineSettings(out=str(tmp_path), topics=("a",), request_timeout_seconds=7)
+    plan = plan_of(settings, cluster, [str(path)], None)
+    assert 7 == plan.options.request_timeout_seconds
+    check_files(settings, cluster, plan, [str(path)])
+    path.write_bytes(b"1\n")
+    with pytest.raises(ConflictError, match="became shorter while it was loaded: it ends at byte 2, not 6"):
+        list(lines_of(plan.splits[0]))
+    with pytest.raises(ConflictError, match="a file was changed while it was loaded"):
+        check_files(settings, cluster, plan, [str(path)])
+    with pytest.raises(BadRequestError, match="no such topic: b"):
+        plan_of(PipelineSettings(out=str(tmp_path), topics=("b",)), cluster, [str(path)], None)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"load_id": "x"}', '{"load_id": "x", "splits": [{"number": 1}]}'])
+def test_notes_that_cannot_be_read_cost_work_and_stop_nothing(tmp_path: Path, text: str) -> None:
+    """They only save work."""
+    (tmp_path / "load.json").write_text(text)
+    progress = Progress.read(tmp_path / "load.json", "x")
+    assert {} == progress.done
+    progress.note([Loaded(3, 10, 0)])
+    assert {3: Loaded(3, 10, 0)} == Progress.read(tmp_path / "load.json", "x").done
 
 
 def test_a_line_or_file_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from myqueue.client.connection import Connection
-from myqueue.errors import BadRequestError, ProducerFencedError, TooLargeError, UnknownPartitionError
+from myqueue.errors import BadRequestError, ConflictError, ProducerFencedError, TooLargeError, UnknownPartitionError, UnknownTopicError
 from myqueue.protocol.partitioner import partition_for
 from myqueue.protocol.types import Record
 from myqueue.testing import InMemoryTransport
 from pipeline.sink.chunks import CHUNK_BYTES, CHUNK_RECORDS, TURN_RECORDS, Chunk, Chunker, Row, rows_of
 from pipeline.sink.options import WriteOptions, check_columns, parse_write_options
-from pipeline.sink.sender import NAMED_PRODUCERS_FROM, Writer, write_batches
+from pipeline.sink.sender import NAMED_PRODUCERS_FROM, Writer, write_batches, write_rows
 
 BASE = {"myqueue.bootstrap.servers": "h:1"}
 OPTIONS = WriteOptions("h:1", "a")
@@ -104,3 +106,34 @@ def test_a_left_over_task_of_an_older_micro_batch_is_refused() -> None:
     with pytest.raises(ProducerFencedError):
         write_batches([pa.RecordBatch.from_pylist([{"value": b"x"}])], Writer("w", 1, 0), OPTIONS, connected_to(memory))
     assert [] == memory.messages("a")
+
+
+def test_other_rows_under_the_name_of_a_write_are_refused() -> None:
+    """A name that was used before is no licence to drop what is written under it today."""
+    memory = InMemoryTransport()
+    memory.create_topic("a")
+    connection = connected_to(memory)
+    rows = pa.RecordBatch.from_pylist([{"value": b"1"}, {"value": b"2"}])
+    write_batches([rows], Writer("write nightly", 0, 0), OPTIONS, connection)
+    with pytest.raises(ConflictError, match="a/0: request 0 of this writer was stored before with 2 messages, now it has 4"):
+        write_batches([rows, rows], Writer("write nightly", 0, 0), OPTIONS, connection)
+    assert [b"1", b"2"] == [message.value for message in memory.messages("a")]
+
+
+def test_a_leader_that_does_not_know_a_new_topic_yet_is_asked_again() -> None:
+    """Until a picture of the cluster has no such topic either."""
+    memory = InMemoryTransport()
+    memory.create_topic("a")
+    connection = connected_to(memory)
+    write_batches([pa.RecordBatch.from_pylist([{"value": b"1"}])], Writer("w", 0, 0), OPTIONS, connection)
+    memory.refuse(UnknownTopicError("no topic a here"))
+    write_batches([pa.RecordBatch.from_pylist([{"value": b"2"}])], Writer("w", 1, 0), OPTIONS, connection)
+    assert [b"1", b"2"] == [message.value for message in memory.messages("a")]
+
+    def and_then_it_is_gone() -> Iterator[list[Row]]:
+        yield [Row("a", None, Record(b"3"))] * CHUNK_RECORDS
+        memory.delete_topic("a")
+        yield [Row("a", None, Record(b"4"))]
+
+    with pytest.raises(UnknownTopicError):
+        write_rows(and_then_it_is_gone(), Writer("w", 2, 0), OPTIONS, connection)

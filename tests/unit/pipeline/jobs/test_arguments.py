@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from myqueue.errors import BadRequestError, LogFaultError, UnreachableError
-from pipeline.jobs.arguments import job_parser, parse, run, sentence_of
+from pipeline.jobs.arguments import job_parser, parse, run, verdict_of
 
 
 def test_flags_become_settings_and_the_folder_is_made(tmp_path: Path) -> None:
@@ -37,5 +37,12 @@ def test_errors_become_a_sentence_and_an_exit_code(error: Exception, code: int, 
 def test_sparks_errors_are_shortened_to_our_own() -> None:
     """The line that a task raised, not the hundred around it."""
     text = "An error occurred\nTraceback…\n  File x\nmyqueue.errors.LogFaultError: a/0: offsets are missing\n\tat org.apache.spark…"
-    assert "a/0: offsets are missing" == sentence_of(text)
-    assert "An error occurred" == sentence_of("An error occurred\nwithout ours")
+    assert ("a/0: offsets are missing", 1) == verdict_of(text)
+    assert ("An error occurred", 1) == verdict_of("An error occurred\nwithout ours")
+
+
+@pytest.mark.parametrize(("error", "code"), [
+    ("NotLeaderError", 2), ("OutcomeUnknownError", 2), ("UnreachableError", 2), ("TooLargeError", 1), ("InvalidNameError", 3), ("NoSuchError", 1)])
+def test_an_error_in_a_task_ends_the_job_as_the_same_one_outside_does(error: str, code: int) -> None:
+    """By its class and the classes above it."""
+    assert ("it says why", code) == verdict_of(f"…\nmyqueue.errors.{error}: it says why\n…")

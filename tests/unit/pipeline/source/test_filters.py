@@ -20,7 +20,9 @@ def test_conditions_on_offsets_narrow_the_range() -> None:
     for filters, expected in (
             ([GreaterThan(("offset",), 10), LessThanOrEqual(("offset",), 20)], OffsetRange(11, 21)),
             ([GreaterThanOrEqual(("offset",), 10), LessThan(("offset",), 20)], OffsetRange(10, 20)),
-            ([EqualTo(("offset",), 7)], OffsetRange(7, 8)), ([In(("offset",), (9, 3))], OffsetRange(3, 10)), ([], log)):
+            ([EqualTo(("offset",), 7)], OffsetRange(7, 8)), ([In(("offset",), (9, 3))], OffsetRange(3, 10)),
+            ([In(("offset",), (9, None, 3))], OffsetRange(3, 10)),
+            ([EqualTo(("offset",), None)], log), ([], log)):
         assert expected == pruning_of(filters).clip(log)
     assert 0 == len(pruning_of([EqualTo(("offset",), 7), EqualTo(("offset",), 9)]).clip(log))
 

@@ -77,5 +77,6 @@ def test_a_micro_batchs_tasks_follow_from_its_offsets_alone() -> None:
     """Cut and halved like ranges."""
     spans = spans_between({A0: Mark(1, 0), B0: Mark(2, 5)}, {A0: Mark(1, 25), B0: Mark(2, 5)})
     assert [Span(A0, 1, 0, 25)] == spans
+    assert [Span(A0, 8, 0, 9), Span(B0, 2, 0, 5)] == spans_between({A0: Mark(1, 4)}, {A0: Mark(8, 9), B0: Mark(2, 5)})
     assert [(0, 10), (10, 20), (20, 25)] == [(span.start, span.end) for span in cut_to(spans, 10)]
     assert [(0, 13), (13, 25)] == [(span.start, span.end) for span in split_to(spans, 2)]
