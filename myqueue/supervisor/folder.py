@@ -13,13 +13,12 @@ import contextlib
 import fcntl
 import json
 import os
-import random
 import secrets
 import shutil
 import socket
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -100,7 +99,9 @@ class DataFolder:
         if before and wanted:
             wanted.grown_from(before.spec)
         spec = wanted or (before.spec if before else ClusterSpec())
-        ports, balancer_ports = _node_ports(spec, before.ports if before else {}), _balancer_ports(spec, before)  # before anything is made
+        kept = before.ports if before else {}
+        balancer_ports = _balancer_ports(spec, before, taken=kept.values())  # ports are known to be free before anything is made
+        ports = _node_ports(spec, kept, taken=balancer_ports)
         self._make()
         saved = before or Saved(secrets.token_hex(6), spec, "")
         saved = replace(saved, spec=spec, ports=ports, balancer_ports=balancer_ports,
@@ -240,29 +241,32 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _pick_port(taken: set[int]) -> int:
+def pick_port(taken: Collection[int] = ()) -> int:
+    """A port that nobody listens on at this moment, and none of those taken.
+
+    Raises:
+        ConfigurationError: none was found.
+    """
     for _ in range(PORT_TRIES):
-        port = random.choice(PORTS)
+        port = secrets.choice(PORTS)  # never seeded: two that pick at the same moment do not pick the same
         if port not in taken and _is_free(port):
-            taken.add(port)
             return port
     raise ConfigurationError(f"no free port found between {PORTS.start} and {PORTS.stop}")
 
 
-def _node_ports(spec: ClusterSpec, before: dict[str, int]) -> dict[str, int]:
-    taken = set(before.values()) | set(spec.ports)
-    ports = {}
+def _node_ports(spec: ClusterSpec, before: dict[str, int], *, taken: Collection[int]) -> dict[str, int]:
+    ports: dict[str, int] = {}
     for name in (*spec.postgres_names(), *spec.database_nodes()):
         kept = before.get(name)
-        ports[name] = kept if kept and _is_free(kept) else _pick_port(taken)
+        ports[name] = kept if kept and _is_free(kept) else pick_port({*taken, *before.values(), *ports.values()})
     return ports
 
 
-def _balancer_ports(spec: ClusterSpec, before: Saved | None) -> tuple[int, ...]:
+def _balancer_ports(spec: ClusterSpec, before: Saved | None, *, taken: Collection[int]) -> tuple[int, ...]:
     kept = list(before.balancer_ports) if before and before.spec.ports == spec.ports else [0] * len(spec.ports)
-    ports = []
+    ports: list[int] = []
     for wanted, last in zip(spec.ports, kept, strict=True):
         if wanted and not _is_free(wanted):
             raise ConfigurationError(f"port {wanted} on {HOST} is taken by another program: choose another by --port")
-        ports.append(wanted or (last if last and _is_free(last) else _pick_port(set(ports))))
+        ports.append(wanted or (last if last and _is_free(last) else pick_port({*taken, *ports})))
     return tuple(ports)

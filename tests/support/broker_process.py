@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,22 +16,18 @@ from typing import Any
 import requests
 
 from myqueue.protocol import routes
+from myqueue.supervisor.folder import pick_port
 
 from .waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 class BrokerProcess:
     """One broker. ``call`` speaks JSON with it."""
 
     def __init__(self, database_url: str, managers: str, *, arguments: tuple[str, ...] = (), faults: str = "") -> None:
-        self.port = free_port()
+        self.port = pick_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = requests.Session()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in stop

@@ -15,16 +15,11 @@ from typing import Any
 
 import requests
 
+from myqueue.supervisor.folder import pick_port
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 10
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class ManagerProcess:
@@ -162,7 +157,7 @@ class ManagerCluster:
 @contextmanager
 def manager_cluster(postgres: Any, *, managers: int = 3, flags: tuple[str, ...] = ()) -> Iterator[ManagerCluster]:
     """Managers with empty databases, not started yet; stopped and gone afterwards."""
-    urls = {node_id: f"http://127.0.0.1:{free_port()}" for node_id in range(1, managers + 1)}
+    urls = {node_id: f"http://127.0.0.1:{pick_port()}" for node_id in range(1, managers + 1)}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="myqueue-managers-")))
         databases = {node_id: stack.enter_context(postgres.database("manager")) for node_id in urls}

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg2
 
+from broker.core.leading import LEASE_SECONDS
 from myqueue.protocol import routes
 from tests.support.broker_process import BrokerProcess
 from tests.support.manager_stub import ManagerStub, manager_stub
@@ -115,6 +116,15 @@ class Replicas:
 
         wait_until(equal, timeout_seconds=timeout_seconds, what="replicas to be equal")
         return self.status(self.leader)
+
+    def wait_for_silence(self, *followers: int) -> None:
+        """Until the leader has not heard of these for longer than its lease, or has never heard of them."""
+        def silent() -> bool:
+            replicas = self.status(self.leader)["replicas"]
+            ages = [replicas[str(follower)]["age_seconds"] for follower in followers]
+            return all(age is None or age > LEASE_SECONDS + 0.5 for age in ages)
+
+        wait_until(silent, timeout_seconds=10, what="the lease to end")
 
     def stop(self) -> None:
         for broker in self.brokers.values():

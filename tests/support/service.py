@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,14 +13,10 @@ from pathlib import Path
 
 import requests
 
+from myqueue.supervisor.folder import pick_port
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
@@ -80,7 +75,7 @@ class Service:
 @contextmanager
 def service(module: str, *arguments: str, port: int | None = None, extra: Mapping[str, str] = {}, ready: str = "/livez") -> Iterator[Service]:
     """Run ``python -m module --port … arguments`` until the block ends; it is ready when it begins."""
-    at = port or free_port()
+    at = port or pick_port()
     running = Service(module, ["--port", str(at), *arguments], port=at, extra=extra)
     try:
         wait_until(lambda: running.answers(ready), timeout_seconds=20, what=f"{module} to answer {ready}")

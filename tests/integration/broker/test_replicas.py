@@ -64,7 +64,7 @@ def test_without_a_majority_nothing_is_acknowledged_and_the_answer_comes_soon(gr
     group.send("before")
     group.brokers[2].kill()
     group.brokers[3].kill()
-    wait_until(lambda: max(one["age_seconds"] for one in group.status(1)["replicas"].values()) > 2.5, timeout_seconds=10, what="the lease to end")
+    group.wait_for_silence(2, 3)
     refused = group.send("lost", status=503, timeout_seconds=3.0)
     assert refused["error"]["outcome"] == "not_done"
     assert group.values(1) == ["before"]
@@ -147,7 +147,7 @@ def test_a_learner_gets_the_log_and_does_not_count(brokers: Replicas):
     group.send("by both")
     follower = 3 - group.leader
     group.brokers[follower].kill()
-    wait_until(lambda: group.status(group.leader)["replicas"][str(follower)]["age_seconds"] > 2.5, timeout_seconds=10, what="the lease to end")
+    group.wait_for_silence(follower)
     group.send("by one", status=503)
 
 
@@ -158,7 +158,7 @@ def test_another_disk_under_a_voters_name_does_not_count(group: Replicas):
     group.send("by 1 and 2")
     follower = 3 - group.leader
     group.brokers[follower].kill()
-    wait_until(lambda: group.status(group.leader)["replicas"][str(follower)]["age_seconds"] > 2.5, timeout_seconds=10, what="the lease to end")
+    group.wait_for_silence(follower)
     group.send("by 1 and a stranger", status=503)
 
 

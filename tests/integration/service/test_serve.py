@@ -16,8 +16,9 @@ import pytest
 import requests
 
 from myqueue.service.gunicorn_worker import HEAD_SECONDS_MAX
+from myqueue.supervisor.folder import pick_port
 from tests.support.raw_http import RawConnection
-from tests.support.service import Service, free_port, run_to_end, service
+from tests.support.service import Service, run_to_end, service
 from tests.support.waiting import wait_until
 
 FRAME = "tests.support.frame_service"
@@ -38,14 +39,14 @@ def test_a_taken_port_is_one_clear_sentence() -> None:
 
 
 def test_an_address_that_others_can_reach_is_refused() -> None:
-    code, _, err = run_to_end(["-m", FRAME, "--port", str(free_port()), "--host", "0.0.0.0"])
+    code, _, err = run_to_end(["-m", FRAME, "--port", str(pick_port()), "--host", "0.0.0.0"])
     assert 1 == code
     assert err.startswith("frame: --host 0.0.0.0 can be reached by other machines")
     assert 1 == err.count("\n")
 
 
 def test_a_fault_point_outside_test_mode_stops_the_start() -> None:
-    code, _, err = run_to_end(["-m", FRAME, "--port", str(free_port())], extra={"MYQUEUE_FAULT": "here"})
+    code, _, err = run_to_end(["-m", FRAME, "--port", str(pick_port())], extra={"MYQUEUE_FAULT": "here"})
     assert (1, "frame: MYQUEUE_FAULT is for tests: it needs MYQUEUE_TEST_MODE=1\n") == (code, err)
 
 

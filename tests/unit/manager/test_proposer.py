@@ -89,8 +89,9 @@ def proposer(*, node_id: int, outcomes: list[Answered | Placed | MyQueueError]) 
     clock = ManualClock()
     role = Role(node_id, clock, leader_kept_seconds=60.0)
     role.lead(1) if node_id == 1 else role.note_contact(Contact(clock.monotonic(), 1), 1)
+    replica = SimpleNamespace(wait_for=lambda index, timeout_seconds: True, note_written=lambda index: None)
     return Proposer(wal=SimpleNamespace(propose=lambda proposals: [next_outcome()]), role=role,  # type: ignore[arg-type]
-                    replica=SimpleNamespace(wait_for=lambda index, timeout_seconds: True), peers=SimpleNamespace(propose=next_outcome),  # type: ignore[arg-type]
+                    replica=replica, peers=SimpleNamespace(propose=next_outcome),  # type: ignore[arg-type]
                     signals=Pauses(clock), clock=clock, live_brokers=tuple, timeout_seconds=2.0)  # type: ignore[arg-type]
 
 
