@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from db.metadata_store import PartitionRow
@@ -21,7 +22,7 @@ from manager.proposer import Proposer
 from manager.records import Records
 from manager.replica import Replica
 from myqueue.clock import Clock
-from myqueue.errors import BadRequestError, ConflictError, MyQueueError, OutcomeUnknownError, RefusedError, UnavailableError
+from myqueue.errors import BadRequestError, ConflictError, MyQueueError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
 from myqueue.protocol.names import check_topic_name, parse_integer
 from myqueue.protocol.types import NodeAddress, PartitionId
 
@@ -32,6 +33,17 @@ TOPICS_MAX = 1_000  # in one registration
 PAUSE_SECONDS = 0.1
 LISTED_MAX = 100  # partitions named in an answer about health; their number is told too
 TWO_REPLICAS = "with two replicas the death of either broker stops the writes: a majority of two is both"
+
+
+@contextmanager
+def _once_done(what: str) -> Iterator[None]:
+    """Around all that follows a command that is done: a failure there may not say that nothing was done."""
+    try:
+        yield
+    except OutcomeUnknownError:
+        raise
+    except UnavailableError as error:
+        raise OutcomeUnknownError(f"{what}, but {error.message}", **error.details) from error
 
 
 class ManagerService:
@@ -59,7 +71,8 @@ class ManagerService:
         """
         name, config = check_topic_name(name), checked_config(config)
         created = self._proposer.propose(commands.CreateReplicatedTopic(name, partitions, replication_factor, config))
-        self._have_appointed([name])
+        with _once_done(f"topic '{name}' is created"):
+            self._have_appointed([name])
         return created if created["replication_factor"] != 2 else {**created, "warning": TWO_REPLICAS}
 
     def delete_topic(self, name: str) -> dict[str, Any]:
@@ -69,7 +82,8 @@ class ManagerService:
     def add_partition(self, name: str) -> int:
         """One partition more; its number. Raises like ``create_topic``."""
         partition = self._proposer.propose(commands.AddPartition(check_topic_name(name)))["partition"]
-        self._have_appointed([name])
+        with _once_done(f"partition {partition} of topic '{name}' is added"):
+            self._have_appointed([name])
         return partition
 
     # --- registrations ---
@@ -79,8 +93,9 @@ class ManagerService:
         self._check_names(names)
         there = self._replica.catalogue().topics
         made = self._proposer.propose(commands.RegisterProducers(tuple(names), create, replicate=True))["producers"]
-        self._have_appointed([name for name in made if name not in there])
-        self._appoint([there[name] for name in made if name in there])  # one that another call creates just now; a failure is not ours
+        with _once_done("the producers are registered"):
+            self._have_appointed([name for name in made if name not in there])
+            self._appoint([there[name] for name in made if name in there])  # one that another call creates just now; a failure is not ours
         ids = {name: registration["producer_id"] for name, registration in made.items()}
         for producer_id in ids.values():
             self._book.heard("producer", producer_id)
@@ -97,10 +112,11 @@ class ManagerService:
         if start not in ("earliest", "latest"):
             raise BadRequestError("start must be earliest or latest", argument="start")
         made = self._proposer.propose(commands.RegisterConsumers(tuple(names), start))["consumers"]
-        for name, registration in made.items():
-            self._book.heard("consumer", registration["consumer_id"])
-            if start == "latest":
-                self._records.pin_latest(consumer_id=registration["consumer_id"], topic_name=name)
+        with _once_done("the consumers are registered"):
+            for name, registration in made.items():
+                self._book.heard("consumer", registration["consumer_id"])
+                if start == "latest":
+                    self._records.pin_latest(consumer_id=registration["consumer_id"], topic_name=name)
         return {name: {"consumer_id": one["consumer_id"], "partitions": one["partitions"]} for name, one in made.items()}
 
     # --- brokers ---
@@ -138,7 +154,8 @@ class ManagerService:
             raise ConflictError(f"this disk says that it is broker {claimed}, which is not known here: it was removed, or belongs to another cluster")
         broker_id = self._proposer.propose(self._replacement(command, claimed) or command)["broker_id"]
         self._book.heard("broker", broker_id)
-        self._book.flush()  # new partitions may be placed on it from now on
+        with _once_done(f"broker {broker_id} is registered"):
+            self._book.flush()  # new partitions may be placed on it from now on
         return {"broker_id": broker_id, "cluster_id": catalogue.cluster_id}
 
     def _replacement(self, command: commands.AddBroker, claimed: int | None) -> commands.ReplaceDisk | None:
@@ -249,13 +266,25 @@ class ManagerService:
         """Wait, bounded, until the leaders of these topics have taken their partitions."""
         end = self._clock.monotonic() + self._appoint_timeout_seconds
         while names:
-            failure = self._appoint([self._replica.certain(lambda known, name=name: known.topic(name)) for name in names])
+            failure = self._appoint_all(names)
             if failure is None:
                 return
             if self._clock.monotonic() + PAUSE_SECONDS >= end:
                 raise OutcomeUnknownError(f"{', '.join(map(repr, names))}: created, but not every leader has taken its partitions yet: "
                                           f"{failure.message}", **failure.details)
             self._pause(PAUSE_SECONDS)
+
+    def _appoint_all(self, names: Sequence[str]) -> MyQueueError | None:
+        """One attempt, for topics that were just created; the first failure. One that is gone again needs no leader."""
+        topics = []
+        for name in names:
+            try:
+                topics.append(self._replica.certain(lambda known, name=name: known.topic(name)))
+            except NotFoundError:
+                continue
+            except UnavailableError as error:
+                return error
+        return self._appoint(topics)
 
     def _appoint(self, topics: Sequence[Topic]) -> MyQueueError | None:
         """Tell every leader that is not known to have taken its partitions, one call a broker; the first failure."""

@@ -1,8 +1,8 @@
 """``demo``: the whole job on real files, with a check of every count.
 
 A cluster of its own, a producer per file, two consumers per topic, then one spark-submit application that exports the
-topics to Parquet and audits them. Whatever happens, also on Ctrl-C: the clients stop, Spark ends, the cluster goes
-down and its data folder with it, unless ``--keep``.
+topics to Parquet and audits them. With ``--chaos`` a broker and the write manager are killed in the middle. Whatever
+happens, also on Ctrl-C: the clients stop, Spark ends, the cluster goes down and its data folder with it, unless ``--keep``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..errors import MyQueueError
 from ..protocol.types import Message
 from ..supervisor import Cluster, ClusterSpec
 from . import workload
+from .harm import BROKERS_MIN, MANAGERS_MIN, Harm
 from .workload import Source
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -44,6 +45,8 @@ def add_parser(groups: Any) -> None:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="a producer's log; without any: the sample logs that come with MyQueue")
     parser.add_argument("--out", type=Path, metavar="DIR", help="keep the Parquet files and the audit's report there")
     parser.add_argument("--keep", action="store_true", help="leave the data folder behind and say where it is (the cluster is stopped)")
+    parser.add_argument("--chaos", action="store_true", help="kill -9 of a broker that leads and of the write manager while messages are sent; both "
+                                                              "come back before the audit, which compares the replicas")
     parser.add_argument("--brokers", type=int, default=3, metavar="N", help="default 3")
     parser.add_argument("--managers", type=int, default=3, metavar="N", help="default 3")
     parser.set_defaults(run=run)
@@ -59,9 +62,12 @@ def run(args: argparse.Namespace) -> int:
     if not workload.counts(sources):
         print("demo: the files hold no line", file=sys.stderr)
         return 2
+    if args.chaos and (args.brokers < BROKERS_MIN or args.managers < MANAGERS_MIN):
+        print(f"demo: --chaos needs at least {BROKERS_MIN} brokers and {MANAGERS_MIN} managers, so that a majority is left", file=sys.stderr)
+        return 2
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-    demo = Demo(sources, keep=args.keep, out=args.out, brokers=args.brokers, managers=args.managers)
+    demo = Demo(sources, keep=args.keep, out=args.out, brokers=args.brokers, managers=args.managers, chaos=args.chaos)
     try:
         return demo.run()
     except KeyboardInterrupt:
@@ -77,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 class Demo:
     """One run. ``clean_up`` may be called at any time and leaves nothing behind."""
 
-    def __init__(self, sources: Sequence[Source], *, keep: bool, out: Path | None, brokers: int, managers: int) -> None:
+    def __init__(self, sources: Sequence[Source], *, keep: bool, out: Path | None, brokers: int, managers: int, chaos: bool) -> None:
         self._sources, self._keep, self._brokers, self._managers = sources, keep, brokers, managers
         self._clock = SystemClock()
         self._began = self._clock.monotonic()
@@ -89,6 +95,7 @@ class Demo:
         self._spark: subprocess.Popen[bytes] | None = None
         self._stopping = threading.Event()
         self._clients: list[MyProducer | MyConsumer] = []
+        self._harm = Harm(self._clock) if chaos else None
 
     def run(self) -> int:
         expected = workload.counts(self._sources)
@@ -120,15 +127,19 @@ class Demo:
         consumers = [(topic, MyConsumer(topics=[topic], broker=bootstrap)) for topic in expected for _ in range(CONSUMERS_PER_TOPIC)]
         self._clients += [consumer for _, consumer in consumers]
         began = self._clock.monotonic()
-        with ThreadPoolExecutor(len(producers) + len(consumers)) as pool:
+        with ThreadPoolExecutor(len(producers) + len(consumers) + 1) as pool:
+            harming = pool.submit(self._do_harm, sorted(expected))
             sending = [pool.submit(self._send, producer, source) for producer, source in zip(producers, self._sources, strict=True)]
             receiving = [pool.submit(self._receive, consumer, expected[topic]) for topic, consumer in consumers]
             try:
                 _finish(sending, self._say_progress(sending, "producers"))
                 sent_seconds = self._clock.monotonic() - began
                 _finish(receiving, self._say_progress(receiving, "consumers"))
+                harmed = harming.result(DELIVERY_SECONDS_MAX)
             finally:
                 self._stopping.set()
+                if self._harm is not None:
+                    self._harm.give_up()
         received_seconds = self._clock.monotonic() - began
         produced: dict[str, int] = {}
         for counted in sending:
@@ -142,6 +153,7 @@ class Demo:
         total, read = sum(produced.values()), sum(sum(numbers) for numbers in consumed.values())
         for client in self._clients:
             client.stop()
+        self._undo_harm(harmed)
         return produced, consumed, faults, (
             f"produced {total:,} messages in {sent_seconds:.1f} s ({total / sent_seconds:,.0f}/s) by {len(producers)} producers; "
             f"consumed {read:,} in {received_seconds:.1f} s by {len(consumers)} consumers, {CONSUMERS_PER_TOPIC} a topic")
@@ -149,18 +161,35 @@ class Demo:
     def _say_progress(self, futures: Sequence[Future], what: str) -> Callable[[], None]:
         return lambda: self._say(f"{sum(future.done() for future in futures)} of {len(futures)} {what} are done")
 
-    @staticmethod
-    def _send(producer: MyProducer, source: Source) -> dict[str, int]:
+    def _send(self, producer: MyProducer, source: Source) -> dict[str, int]:
         """Send a source's lines; what was delivered, by topic. Raises DeliveryError where something was not."""
         name = source.name.encode()
-        deliveries = [producer.send(line.topic, line.value, headers=((workload.SOURCE, name), (workload.LINE, b"%d" % line.number)))
-                      for line in source.lines]
+        deliveries = []
+        for place, line in enumerate(source.lines):
+            if self._harm is not None and place >= len(source.lines) // 2:
+                self._harm.pace(is_last=place == len(source.lines) - 1)
+            deliveries.append(producer.send(line.topic, line.value, headers=((workload.SOURCE, name), (workload.LINE, b"%d" % line.number))))
         producer.flush(DELIVERY_SECONDS_MAX)
         delivered: dict[str, int] = {}
         for line, delivery in zip(source.lines, deliveries, strict=True):
             delivery.result(0)
             delivered[line.topic] = delivered.get(line.topic, 0) + 1
         return delivered
+
+    def _do_harm(self, topics: Sequence[str]) -> list[str]:
+        """The nodes that were killed."""
+        if self._harm is None:
+            return []
+        assert self._cluster is not None
+        names = self._harm.do(self._cluster, topics)
+        self._say(f"killed with -9 while messages were on their way: {', '.join(names)}")
+        return names
+
+    def _undo_harm(self, names: Sequence[str]) -> None:
+        if self._harm is not None:
+            assert self._cluster is not None
+            self._harm.undo(self._cluster, names)
+            self._say(f"{' and '.join(names)} are back, and every partition has all its replicas")
 
     def _receive(self, consumer: MyConsumer, expected: int) -> list[Message]:
         messages: list[Message] = []

@@ -47,9 +47,12 @@ def leftovers(place: Path) -> list[str]:
     return [str(path) for path in place.iterdir()] + processes
 
 
-@pytest.mark.timeout(240)
-def test_files_come_through_whole_and_every_count_agrees(place: Path) -> None:
-    """Awkward bytes, two files of one name, a topic column, no LF at the end: all counted, the exit code is 0, the files stay in --out."""
+@pytest.mark.timeout(300)
+def test_files_come_through_whole_and_every_count_agrees_though_nodes_are_killed(place: Path) -> None:
+    """Awkward bytes, two files of one name, a topic column, no LF at the end; a leading broker and the write manager killed in the middle.
+
+    All are counted, replicas agree, the exit code is 0, the files stay in --out.
+    """
     one, two = place / "in" / "one", place / "in" / "two"
     for folder in (one, two):
         folder.mkdir(parents=True)
@@ -57,9 +60,11 @@ def test_files_come_through_whole_and_every_count_agrees(place: Path) -> None:
     (two / "my log.txt").write_bytes(b"b\n" * 300)
     out, scratch = place / "in" / "out", place / "scratch"
     scratch.mkdir(mode=0o711)
-    with demo(scratch, str(one / "my log.txt"), str(two / "my log.txt"), "--out", str(out), "--brokers", "1", "--managers", "1") as process:
-        shown, said = process.communicate(timeout=200)
+    with demo(scratch, str(one / "my log.txt"), str(two / "my log.txt"), "--out", str(out), "--chaos") as process:
+        shown, said = process.communicate(timeout=270)
     assert 0 == process.returncode, shown + said
+    assert re.search(r"killed with -9 while messages were on their way: broker-[123], manager-[123]$", shown, re.MULTILINE)
+    assert re.search(r"broker-[123] and manager-[123] are back, and every partition has all its replicas$", shown, re.MULTILINE)
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.startswith(("my_log ", "T-9 ", "total "))}
     assert {"my_log": ["304"] * 5 + ["ok"], "T-9": ["1"] * 5 + ["ok"], "total": ["305"] * 5 + ["ok"]} == rows
     assert re.search(r"^demo: ok: 305 lines in \d+ s$", shown.splitlines()[-1])
@@ -81,6 +86,14 @@ def test_ctrl_c_leaves_nothing(place: Path, phase: str) -> None:
         os.killpg(process.pid, signal.SIGINT)  # what a terminal does
         shown, said = process.communicate(timeout=60)
     assert (130, "demo: interrupted") == (process.returncode, said.strip().splitlines()[-1]), shown + said
+    assert [] == leftovers(place)
+
+
+@pytest.mark.timeout(60)
+def test_chaos_needs_enough_nodes_for_a_majority(place: Path) -> None:
+    with demo(place, "--chaos", "--brokers", "2") as process:
+        shown, said = process.communicate(timeout=50)
+    assert (2, "", "demo: --chaos needs at least 3 brokers and 3 managers, so that a majority is left") == (process.returncode, shown, said.strip())
     assert [] == leftovers(place)
 
 

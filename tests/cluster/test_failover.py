@@ -21,6 +21,8 @@ PARTITIONS = 6
 FAILOVER_SECONDS = 10.0
 BACK_SECONDS = 40.0
 
+pytestmark = pytest.mark.timeout(180)
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
