@@ -20,6 +20,7 @@ from ..errors import BadRequestError, InternalError
 from ..protocol import wire
 
 HEAD_SECONDS_MAX = 10.0
+LINGER_SECONDS = 0.5
 _FIRST_BYTE_SECONDS = 0.01  # in a thread; a client that has connected has usually sent its request already
 _STATUSES: dict[type[Exception], tuple[int, str]] = {
     LimitRequestLine: (414, "URI Too Long"), LimitRequestHeaders: (431, "Request Header Fields Too Large"),
@@ -55,6 +56,10 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         if not self.alive:
             for listener in self.sockets:
                 listener.close()
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """When a worker ends: an idle connection is kept for a request that is on its way, which takes no two seconds."""
+        super()._cap_keepalive(min(deadline, _clock.monotonic() + LINGER_SECONDS))
 
     def handle_quit(self, sig: int, frame: Any) -> None:
         """As SIGTERM: gunicorn's own handler takes the thread pool's lock, which the code that it interrupts may hold."""
