@@ -7,12 +7,13 @@ import sys
 import time
 from collections import Counter
 
-from tests.simulation.chaos import CHAOS_SECONDS, Options, Result, run_seed
-from tests.simulation.mutants import MUTANTS, Mutant
-from tests.simulation.scenario import rewrite
+from tests.simulation.chaos import CHAOS_SECONDS, Options, run_seed
+from tests.simulation.mutant import UNCHANGED
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.run import Result
+from tests.simulation.scenario import Scenario
 
 SHOWN_MAX = 5
-UNCHANGED = Mutant("", "")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     if not 2 <= options.nodes <= 9 or options.seeds < 1 or options.seconds <= 0:
         parser.error("--nodes must be 2 to 9, --seeds at least 1, --seconds above 0")
     if options.rewrite_scenarios:
-        print(f"simulate: {rewrite()} scenario files changed; read the diff")
+        print(f"simulate: {Scenario.rewrite()} scenario files changed; read the diff")
         return 0
     if options.seed is not None:
         return _one(options)
@@ -79,7 +80,7 @@ def _many(options: argparse.Namespace) -> int:
             print(f"seed {seed} ended with an error; replay: {_replay(options, seed)}", file=sys.stderr)
             raise
         steps, committed = steps + result.steps, committed + result.committed
-        terms, faults = terms + result.terms, faults + result.faults
+        terms, faults = terms + result.leaderships, faults + result.faults
         seen.update(result.seen)
         if result.violation:
             violations.append(result)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.scenario import Scenario, files
+from tests.simulation.scenario import Scenario
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", Scenario.files(), ids=lambda path: path.stem)
 def test_the_trace_is_the_expected_one(path: Path) -> None:
     """Step by step, as the file says."""
     text = path.read_text()
