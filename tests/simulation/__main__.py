@@ -10,6 +10,7 @@ from collections import Counter
 from tests.simulation.chaos import CHAOS_SECONDS, Options, run_seed
 from tests.simulation.mutant import UNCHANGED
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.partitions.scenario import Scenario as PartitionsScenario
 from tests.simulation.run import Result
 from tests.simulation.scenario import Scenario
 
@@ -23,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     if not 2 <= options.nodes <= 9 or options.seeds < 1 or options.seconds <= 0:
         parser.error("--nodes must be 2 to 9, --seeds at least 1, --seconds above 0")
     if options.rewrite_scenarios:
-        print(f"simulate: {Scenario.rewrite()} scenario files changed; read the diff")
+        print(f"simulate: {Scenario.rewrite() + PartitionsScenario.rewrite()} scenario files changed; read the diff")
         return 0
     if options.seed is not None:
         return _one(options)

@@ -180,8 +180,10 @@ class Broker:
         return AppendRequest(lead.epoch, plan.position, plan.prev_epoch, disk.log.between(plan.position, plan.end), lead.commit, rounds)
 
     def take(self, request: AppendRequest) -> AppendReply:
-        """A leader's append."""
+        """A leader's append. Raises UnavailableError where this replica is damaged: nothing of it is believed any more."""
         disk = self.disk
+        if disk.head.fault is not None:
+            raise UnavailableError(disk.head.fault)
         plan = plan_append(disk.replica_state(), disk.log, request)
         disk.follow(plan)
         if disk.head.seeding_until is None:

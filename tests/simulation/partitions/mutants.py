@@ -45,7 +45,7 @@ class _RemembersWhatWasCut(Disk):
 
     def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
         super().append(entries, end)
-        self.remembered = super().state_with_tail().producers
+        self.remembered = self.state_with_tail().producers
 
     def state_with_tail(self) -> LogState:
         state = super().state_with_tail()

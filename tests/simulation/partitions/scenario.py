@@ -15,7 +15,7 @@
     replace-disk B             B comes back with an empty disk under another identity, and registers it
     cut A [B …], mend          nothing passes between A and these (all); everything does again
     rounds B                   ten turns of B's keeper, everything delivered, no trace
-    settle B                   the same; then all voters that are up must hold, and have committed and folded, the same
+    settle B                   the same; then all voters that are up must hold, and have committed and folded, the same, and B something of its own
     status                     a line for the partition and one per broker
 """
 
@@ -90,7 +90,9 @@ class Scenario(Script):
         self.coordinators[name].begin(replicas, {int(one): replicas.voters[int(one)] for one in left}, commands.ForceElections)
 
     def _decide(self, name: str, preferred: str | None = None) -> None:
-        self.coordinators[name].decide(preferred=None if preferred is None else int(preferred))
+        coordinator, row = self.coordinators[name], self._row()
+        if row["status"] == "ELECTING" and coordinator.ballot is not None and coordinator.ballot.epoch == row["epoch"]:
+            coordinator.decide(preferred=None if preferred is None else int(preferred))
 
     def _elect(self, name: str, leader: str, _by: str, *among: str) -> None:
         self._begin(name)
@@ -174,6 +176,8 @@ class Scenario(Script):
         replicas = {int(slot): self.world.brokers[int(slot)] for slot in self._row()["voters"]}
         ends = {slot: (one.disk.head.end.lsn, one.disk.head.commit_lsn, one.disk.head.applied_lsn) for slot, one in replicas.items() if one.up}
         require(len({position for end in ends.values() for position in end}) == 1, "convergence", f"(end, commit, applied) are {ends}")
+        epoch = self._row()["epoch"]
+        require(self.world.brokers[int(broker)].marker_committed(), "convergence", f"leader {broker} has committed nothing in epoch {epoch}")
         self._status()
 
     def _status(self) -> None:
