@@ -44,6 +44,7 @@ class Status:
     epoch: int
     settled: bool  # something of it is committed
     caught_up: frozenset[int]  # learners that hold all that is
+    fault: str | None = None  # this replica is damaged and serves nothing
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,8 @@ class Broker:
 
     def status(self) -> Status:
         """Raises NotLeaderError."""
+        if self.disk.head.fault is not None:
+            return Status(self.disk.head.leader_epoch, False, frozenset(), self.disk.head.fault)
         lead = self._lead()
         caught_up = {one for one in lead.learners if (holder := lead.progress[one].holder) is not None and holder.matched >= lead.commit}
         return Status(lead.epoch, lead.began, frozenset(caught_up) if lead.began else frozenset())

@@ -7,9 +7,10 @@ from typing import Any
 
 from broker.core.replica import Appointment
 from manager.cluster import commands
-from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, election_due
+from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, damaged_leaderships, election_due
 from manager.cluster.reassignment import ChangeVoters, next_step
 from myqueue.errors import MyQueueError
+from myqueue.protocol.types import PartitionId
 from tests.simulation.partitions.broker import Promised, Status
 from tests.simulation.partitions.disk import PARTITION
 from tests.simulation.partitions.world import TOPIC_ID, World
@@ -35,6 +36,7 @@ class Coordinator:
         self.told = 0  # the epoch whose leader has taken its appointment
         self.told_learners: tuple[int, ...] | None = None
         self.status: Status | None = None
+        self.refused: Mapping[PartitionId, int] = {}  # epochs whose leader's replica is damaged
         self.row: dict[str, Any] = {}
         self.world.at(self.rng.uniform(0, TURN_SECONDS), self._loop, self.life)
 
@@ -63,7 +65,7 @@ class Coordinator:
             self.look()
         replicas, outlook = self._replicas(), self._outlook()
         mine = self.ballot is not None and self.ballot.epoch == replicas.epoch and self.world.now - self.began_at < RETRY_SECONDS
-        if election_due(replicas, outlook, begun_here=mine):
+        if election_due(replicas, outlook, begun_here=mine, refused=self.refused.get(PARTITION) == replicas.epoch):
             self.begin(replicas, replicas.voters)
         elif not replicas.electing and replicas.leader is not None:
             self._look_after(replicas, outlook)
@@ -105,15 +107,17 @@ class Coordinator:
             self._propose(commands.SetLearners((item,)))
         elif self.rng.random() < self.world.restless:
             self.begin(replicas, replicas.voters)  # as to move a leadership
-        self._call(leader, "status?", lambda: self.world.brokers[leader].status(), self._learn_status)
+        self._call(leader, "status?", lambda: self.world.brokers[leader].status(), lambda answer: self._learn_status(leader, answer))
 
     def _appointed(self, epoch: int, learners: tuple[int, ...], answer: Any) -> None:
         if not isinstance(answer, MyQueueError):
             self.told, self.told_learners = epoch, learners
 
-    def _learn_status(self, answer: Any) -> None:
+    def _learn_status(self, leader: int, answer: Any) -> None:
         if not isinstance(answer, MyQueueError):
             self.status = answer
+            status = {"topic_id": TOPIC_ID, "partition": 0, "fault": answer.fault}
+            self.refused = damaged_leaderships(leader, [status], {PARTITION: self._replicas()})
 
     # --- an election ---
 

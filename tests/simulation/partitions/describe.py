@@ -33,6 +33,8 @@ def describe(message: Any) -> str:
             return f"promised epoch={message.epoch} {message.disk_id} end={message.end_lsn}@{message.end_epoch} commit={message.commit_lsn}{seeding}"
         case Appointment():
             return f"appoint epoch={message.epoch} voters=[{voters(message.voters)}] learners={list(message.learners)}"
+        case Status(fault=str()):
+            return f"damaged: {message.fault}"
         case Status():
             settled = "settled" if message.settled else "not settled"
             return f"{settled} epoch={message.epoch} caught up={sorted(message.caught_up)}"
