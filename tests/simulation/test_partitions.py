@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.simulation.__main__ import main
 from tests.simulation.checker import Violation
 from tests.simulation.partitions.chaos import run_seed
 from tests.simulation.partitions.mutants import MUTANTS
@@ -52,9 +53,9 @@ BY_SCENARIO = {
 def test_no_schedule_breaks_a_rule_and_all_converge(first: int) -> None:
     """Factors 1, 2, 3 and 5; crashes of brokers with and without their database, cuts, lost disks, retention, wrong clocks."""
     results = [run_seed(seed) for seed in range(first, first + BLOCK)]
-    found = [f"seed {result.seed}: {result.violation}"
+    found = [f"seed {result.seed}: {result.violation}; replay: scripts/simulate --partitions --seed {result.seed}"
              for result in results if result.violation]
-    assert not found, "replay: tests.simulation.partitions.chaos.run_seed(SEED, trace=True)\n" + "\n".join(found)
+    assert not found, "\n".join(found)
     missing = {name for name in GONE_THROUGH if not any(result.seen.get(name) for result in results)}
     assert not missing, "schedules that go through nothing prove nothing"
 
@@ -87,3 +88,25 @@ def test_a_seed_is_a_schedule() -> None:
     once, again = run_seed(7, trace=True), run_seed(7, trace=True)
     assert once == again
     assert len(once.trace) > 20
+
+
+def test_the_command_reports_a_violation_and_how_to_replay_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, the seed, the rule, the one command; and that command prints the whole trace and the same violation."""
+    assert main(["--partitions", "--seeds", "2", "--mutant", "truncation_without_conflict"]) == 1
+    out = capsys.readouterr().out
+    found = re.search(r"seed (\d+): (.+)\n  replay: scripts/simulate (--partitions --seed \1 --mutant truncation_without_conflict)\n", out)
+    assert found is not None, out
+    assert out.splitlines()[-1].endswith("VIOLATIONS")
+    assert main(found[3].split()) == 1
+    trace = capsys.readouterr().out
+    assert f"VIOLATION {found[2]}" in trace
+    assert " -> " in trace
+
+
+def test_the_command_takes_only_what_partitions_have(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2 for a managers' mutant or their number."""
+    for wrong in (["--mutant", "vote_not_durable"], ["--nodes", "5"]):
+        with pytest.raises(SystemExit) as exit_:
+            main(["--partitions", *wrong])
+        assert exit_.value.code == 2
+    assert "vote_not_durable" in capsys.readouterr().err
