@@ -68,6 +68,11 @@ class Appointer:
         """Whether the partition's leader said that it cannot lead in its present epoch."""
         return self._refused.get(partition_id(row)) == row.epoch
 
+    def refuse(self, epochs: Mapping[PartitionId, int]) -> None:
+        """The leaders of these epochs cannot lead any more, though they had taken their appointments."""
+        with self._lock:
+            self._refused |= epochs
+
     def has(self, broker_id: int, row: PartitionRow) -> bool:
         """Whether a broker is known to have taken a partition in its present epoch."""
         return self._taken.get(broker_id, {}).get(partition_id(row)) == row.epoch

@@ -17,7 +17,7 @@ from manager.appointer import Appointer
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, Topic, partition_id, replicas_of
 from manager.cluster import commands
-from manager.cluster.election import Outlook, Replicas, election_due, retry_seconds, unbalanced
+from manager.cluster.election import Outlook, Replicas, damaged_leaderships, election_due, retry_seconds, unbalanced
 from manager.cluster.leftovers import leftovers
 from manager.cluster.reassignment import ChangeVoters, Step, needs_attention, next_step
 from manager.elections import Election, Elections
@@ -173,7 +173,9 @@ class Coordinator:
     # --- what is left over ---
 
     def _tidy(self, catalogue: Catalogue, outlook: Outlook) -> None:
-        """Have brokers drop what the metadata does not hold: after a restart of a manager nobody else remembers it."""
+        """Ask brokers what they hold. What the metadata does not know they drop: after a restart of a manager nobody else remembers it. What they
+        lead with a damaged replica somebody else leads.
+        """
         asked = [broker_id for broker_id in catalogue.brokers if outlook.is_up(broker_id)]
 
         def ask(broker_id: int) -> Callable[[], list[dict[str, Any]]]:
@@ -187,6 +189,7 @@ class Coordinator:
         for broker_id, held in zip(asked, told, strict=True):
             if isinstance(held, MyQueueError):
                 continue  # asked again the next time
+            self._appointer.refuse(damaged_leaderships(broker_id, held, known))
             found = leftovers(broker_id, [PartitionId(one["topic_id"], one["partition"]) for one in held], known)
             if found:
                 _log.info("broker %d drops %d topic(s) and %d partition(s) that it is not to hold", broker_id, len(found.topic_ids),

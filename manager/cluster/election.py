@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from db.replication import Voters, counts, has_majority
+from db.replication import Voters, counts, has_majority, majority
 from myqueue.protocol.types import PartitionId
 
 FIRST_RETRY_SECONDS, RETRY_SECONDS_MAX = 0.25, 5.0
@@ -126,7 +127,7 @@ def election_due(replicas: Replicas, outlook: Outlook, *, begun_here: bool = Fal
 
     Args:
         begun_here: this coordinator has begun the present election and is at it.
-        refused: the leader said that it cannot take the appointment.
+        refused: the leader said that it cannot take the appointment, or that its replica is damaged.
     """
     if not outlook.can_elect(replicas.voters):
         return None
@@ -140,6 +141,25 @@ def election_due(replicas: Replicas, outlook: Outlook, *, begun_here: bool = Fal
     if leader in outlook.dead:
         return f"broker {leader} is dead"
     return f"broker {leader} cannot lead" if refused else None
+
+
+def damaged_leaderships(broker_id: int, statuses: Iterable[Mapping[str, Any]], known: Mapping[PartitionId, Replicas]) -> dict[PartitionId, int]:
+    """The partitions that a broker leads by the metadata though its replica was found damaged and serves nothing, with their epochs.
+
+    Such a leader has taken its appointment long ago and is not asked to take it again, so that it refuses nothing by itself. Where the
+    others are no majority without it there is nobody to elect, and an election would only waste epochs.
+
+    Args:
+        statuses: what the broker says of the partitions it holds.
+        known: every partition by the metadata, read after the broker was asked.
+    """
+    damaged = (PartitionId(one["topic_id"], one["partition"]) for one in statuses if one["fault"] is not None)
+    return {partition: known[partition].epoch for partition in damaged
+            if partition in known and _can_do_without(known[partition], broker_id)}
+
+
+def _can_do_without(replicas: Replicas, leader: int) -> bool:
+    return not replicas.electing and replicas.leader == leader and len(replicas.voters) > majority(len(replicas.voters))
 
 
 def retry_seconds(attempt: int) -> float:

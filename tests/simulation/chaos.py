@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER
 from manager.raft.node import Role
-from myqueue.errors import LogFaultError
-from tests.simulation.checker import Violation, require
 from tests.simulation.manager import Waiting
+from tests.simulation.run import Result, Run
 from tests.simulation.world import Founding, Kinds, Rates, World
 
 CHAOS_SECONDS = 4.0
-HEAL_SECONDS = 12.0  # far more than needed: what has not converged by then does not
 CLIENT_TIMEOUT_SECONDS = 0.5
 
 
@@ -27,24 +24,10 @@ class Options:
     clients: int = 2
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a run did, or what it found."""
-
-    seed: int
-    steps: int
-    committed: int
-    terms: int
-    faults: int
-    seen: Mapping[str, int]
-    violation: str | None = None
-    trace: tuple[str, ...] = ()
-
-
 class Client:
     """Sends one command after another, and each until it is answered, with the same sequence."""
 
-    def __init__(self, run: Run, name: str) -> None:
+    def __init__(self, run: ManagersRun, name: str) -> None:
         self.run, self.name, self.seq, self.attempt = run, name, 1, 0
         self.idle = False
         self._later()
@@ -74,11 +57,13 @@ class Client:
             self._later()
 
 
-class Run:
+class ManagersRun(Run):
     """One seed."""
 
+    heal_seconds = 12.0
+
     def __init__(self, seed: int, options: Options, kinds: Kinds | None = None, *, trace: bool = False) -> None:
-        self.seed, self.options = seed, options
+        super().__init__(seed, options.seconds)
         self.rng = random.Random(f"{seed}/{options.nodes}")
         level = self.rng.choice((0.0, 0.3, 1.0))
         rates = Rates(drop=level * self.rng.uniform(0, 0.25), duplicate=self.rng.uniform(0, 0.2), slow=self.rng.uniform(0, 0.08),
@@ -86,8 +71,6 @@ class Run:
         founding = self.rng.choices(list(Founding), (7, 1, 2))[0]
         self.world = World(self.rng, options.nodes, kinds or Kinds(), rates, [] if trace else None, founding,
                            entries_max=self.rng.choice((1, 3, 20)))
-        self.healing = False
-        self.faults = 0
         self.reads = 0
         self.tolerated = (options.nodes - 1) // 2
         self.client_pause = self.rng.choice((0.03, 0.15, 0.3))
@@ -97,28 +80,12 @@ class Run:
         for loop in (self._nemesis, self._operator, self._reader, self._compactor, self._hand_over, self._keeper):
             self.world.at(self.rng.uniform(0.3, 0.8), loop)
 
-    def go(self) -> Result:
-        """Run it to its end."""
-        world = self.world
-        violation = None
-        try:
-            world.run_until(self.options.seconds)
-            self._heal()
-            converged = world.run_until(world.now + HEAL_SECONDS, self.has_converged)
-            require(converged, "convergence", f"not reached within {HEAL_SECONDS} s after healing: {self.status()}")
-        except (Violation, LogFaultError) as error:
-            violation = str(error)
-            world.note(f"VIOLATION {violation}")
-        return Result(self.seed, world.steps, len(world.checker.ledger), len(world.checker.leaders), self.faults,
-                      dict(world.checker.seen), violation,
-                      tuple(world.trace or ()))
-
     # --- actors ---
 
     def _nemesis(self) -> None:
         if self.healing:
             return
-        faults = self._crash, self._crash_all, self._cut, self._mend, self._lose_disk, self._put_back
+        faults = self._crash, self._crash_all, self._cut, self.mend, self._lose_disk, self._put_back
         fault = self.rng.choices(faults, (4, 1, 4, 3, 2, 2))[0]
         fault()
         self.faults += 1
@@ -138,17 +105,8 @@ class Run:
                 self.world.at(self.rng.uniform(0.01, 0.3), self.world.start, node)
 
     def _cut(self) -> None:
-        nodes = list(self.world.managers)
-        side = set(self.rng.sample(nodes, self.rng.randint(1, len(nodes) - 1)))
-        pairs = {(a, b) for a in nodes for b in nodes if (a in side) != (b in side)}
-        if self.rng.random() < 0.3:
-            pairs = {(a, b) for a, b in pairs if a in side}  # one direction only
-        self.world.cut = pairs
-        self.world.note(f"cut {sorted(pairs)}")
-
-    def _mend(self) -> None:
-        self.world.cut = set()
-        self.world.note("mended")
+        self.split(list(self.world.managers))
+        self.world.note(f"cut {sorted(self.world.cut)}")
 
     def _lose_disk(self) -> None:
         """No more disks at once than a majority can spare: a slot that is not filled by its present disk is lost already."""
@@ -242,7 +200,7 @@ class Run:
 
     # --- the end ---
 
-    def _heal(self) -> None:
+    def heal(self) -> None:
         world = self.world
         self.healing = True
         world.rates = Rates()
@@ -269,4 +227,4 @@ class Run:
 
 def run_seed(seed: int, options: Options | None = None, kinds: Kinds | None = None, *, trace: bool = False) -> Result:
     """Run one seed to its end."""
-    return Run(seed, options or Options(), kinds, trace=trace).go()
+    return ManagersRun(seed, options or Options(), kinds, trace=trace).go()

@@ -1,64 +1,52 @@
-"""Rules taken out one at a time. The simulation must notice each of them, or it proves nothing.
-
-A mutant replaces a function or a class of the product (or of the shell) while a run lasts; the product itself has no switch.
-"""
+"""Rules of the managers taken out one at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from db.replication import AppendPlan, AppendRequest, LogView, ReplicaState, end_epoch, majority_position, plan_append
+from db.replication import (
+    AppendPlan,
+    AppendRequest,
+    LogView,
+    Progress,
+    ReplicaState,
+    SendPlan,
+    end_epoch,
+    majority_position,
+    plan_append,
+    plan_send,
+)
 from manager.raft.messages import Reply, VoteReply
 from manager.raft.node import Node
 from manager.raft.proposal import Admission, Outcome
 from manager.raft.quorum import Tally
 from manager.raft.state import Changes, Held, RaftState
 from tests.simulation.manager import Disk
+from tests.simulation.mutant import Mutant
 from tests.simulation.world import Kinds
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """One rule taken out: functions replaced by path, or another class for node or disk."""
-
-    name: str
-    rule: str  # what is missing, in words
-    patches: tuple[tuple[str, Any], ...] = ()
-    node: type[Node] = Node
-    disk: type[Disk] = Disk
-
-    @contextmanager
-    def planted(self) -> Iterator[Kinds]:
-        """The classes to run with, while the functions are replaced."""
-        with ExitStack() as stack:
-            for path, broken in self.patches:
-                stack.enter_context(patch(path, broken))
-            yield Kinds(self.node, self.disk)
-
 
 # --- replication ---
 
 Planner = Callable[[ReplicaState, LogView, AppendRequest], AppendPlan]
 
 
-def _cuts_what_is_longer(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
+def cuts_what_is_longer(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
     plan = plan_append(replica, log, request)
     if plan.reply.matched is not None and plan.delete_from is None and log.start <= request.end < log.end:
         return replace(plan, delete_from=request.end)
     return plan
 
 
-def _takes_stale_epochs(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
+def takes_stale_epochs(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
     if request.epoch < replica.promised_epoch:
         replica = replace(replica, promised_epoch=request.epoch, leader_epoch=0)
     return plan_append(replica, log, request)
 
 
-def _commits_to_its_own_end(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
+def commits_to_its_own_end(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
     plan = plan_append(replica, log, request)
     if plan.reply.matched is None:
         return plan
@@ -67,8 +55,20 @@ def _commits_to_its_own_end(replica: ReplicaState, log: LogView, request: Append
     return replace(plan, commit=commit if commit > replica.commit else None)
 
 
-def _commits_by_counting(voters: Any, holders: Any, *, epoch: int, log: LogView, commit: int) -> int:
+def commits_by_counting(voters: Any, holders: Any, *, epoch: int, log: LogView, commit: int) -> int:
     return max(commit, majority_position(voters, holders))
+
+
+def splits_requests(progress: Progress, log: LogView, *, entries_max: int, end: int | None = None) -> SendPlan | None:
+    """A leader sends so many entries, wherever a request ends."""
+    plan = plan_send(progress, log, entries_max=entries_max, end=end)
+    return None if plan is None else replace(plan, end=min(plan.position + entries_max, log.end))
+
+
+def takes_parts_of_requests(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
+    """A follower stores what such a leader sends."""
+    with patch("db.replication.append._whole_requests", lambda request: True):
+        return plan_append(replica, log, request)
 
 
 class _BelievesOldAnswers(Node):
@@ -141,7 +141,7 @@ class _LeavesTheMarkerOut(Node):
         del self._changes["insert"]
 
 
-def _any_start(log: LogView, offered: Any) -> bool:
+def any_start(log: LogView, offered: Any) -> bool:
     return True
 
 
@@ -153,7 +153,7 @@ def _half_wins(self: Tally, voters: Any) -> bool:
     return bool(voters) and len(self.granted) >= max(1, len(voters) // 2)
 
 
-def _any_disk(voters: Any, node: int, disk_id: str | None) -> bool:
+def any_disk(voters: Any, node: int, disk_id: str | None) -> bool:
     return node in voters
 
 
@@ -174,25 +174,25 @@ def _planner(broken: Planner) -> tuple[tuple[str, Any], ...]:
 
 
 _ALL = (
-    Mutant("truncation_without_conflict", "delete only from a conflicting entry on", _planner(_cuts_what_is_longer)),
-    Mutant("stale_append_truncates", "an append below the promise is refused", _planner(_takes_stale_epochs)),
-    Mutant("commit_past_the_match", "a follower commits what this request matched", _planner(_commits_to_its_own_end)),
+    Mutant("truncation_without_conflict", "delete only from a conflicting entry on", _planner(cuts_what_is_longer)),
+    Mutant("stale_append_truncates", "an append below the promise is refused", _planner(takes_stale_epochs)),
+    Mutant("commit_past_the_match", "a follower commits what this request matched", _planner(commits_to_its_own_end)),
     Mutant("old_epoch_committed_by_counting", "only entries of the own epoch are counted",
-           (("manager.raft.leader.commit_position", _commits_by_counting),)),
-    Mutant("acknowledgement_without_epoch", "an answer of another epoch is ignored", node=_BelievesOldAnswers),
-    Mutant("sent_before_the_local_commit", "an entry leaves after its own commit to disk", disk=_SendsBeforeItsCommit),
+           (("manager.raft.leader.commit_position", commits_by_counting),)),
+    Mutant("acknowledgement_without_epoch", "an answer of another epoch is ignored", kinds=Kinds(node=_BelievesOldAnswers)),
+    Mutant("sent_before_the_local_commit", "an entry leaves after its own commit to disk", kinds=Kinds(disk=_SendsBeforeItsCommit)),
     Mutant("any_snapshot_accepted", "a start is taken only above ours and where its border is not held",
-           (("manager.raft.follower.accepts_start", _any_start),)),
-    Mutant("start_epoch_forgotten", "the epoch before the start is remembered", disk=_ForgetsTheStartEpoch),
-    Mutant("term_not_durable", "the term is on disk before the reply", disk=_ForgetsItsTerm),
-    Mutant("vote_not_durable", "the vote is on disk before the reply", disk=_ForgetsItsVote),
+           (("manager.raft.follower.accepts_start", any_start),)),
+    Mutant("start_epoch_forgotten", "the epoch before the start is remembered", kinds=Kinds(disk=_ForgetsTheStartEpoch)),
+    Mutant("term_not_durable", "the term is on disk before the reply", kinds=Kinds(disk=_ForgetsItsTerm)),
+    Mutant("vote_not_durable", "the vote is on disk before the reply", kinds=Kinds(disk=_ForgetsItsVote)),
     Mutant("no_up_to_date_check", "a vote only for a log at least as up to date", (("manager.raft.follower.is_up_to_date", _any_log),)),
     Mutant("election_by_a_minority", "a majority elects", (("manager.raft.quorum.Tally.won", _half_wins),)),
-    Mutant("disk_identity_ignored", "only the registered disk counts", (("db.replication.quorum.counts", _any_disk),)),
+    Mutant("disk_identity_ignored", "only the registered disk counts", (("db.replication.quorum.counts", any_disk),)),
     Mutant("life_number_ignored", "an older copy of a disk counts for nothing",
            (("manager.raft.follower.is_copy", _no_copy), ("manager.raft.node.is_copy", _no_copy))),
-    Mutant("voter_added_before_it_caught_up", "a new voter holds what is committed", node=_AddsAnyVoter),
-    Mutant("marker_left_out", "a leadership begins with a marker", node=_LeavesTheMarkerOut),
+    Mutant("voter_added_before_it_caught_up", "a new voter holds what is committed", kinds=Kinds(node=_AddsAnyVoter)),
+    Mutant("marker_left_out", "a leadership begins with a marker", kinds=Kinds(node=_LeavesTheMarkerOut)),
     Mutant("acknowledged_by_position", "a proposal is done only if the entry is still ours",
            (("tests.simulation.manager.proposal_outcome", _by_position),)),
     Mutant("session_ignored", "a session's command is applied once", (("tests.simulation.machine.admit", _always_new),)),

@@ -1,6 +1,4 @@
-"""Scenario files: commands, each with the trace expected below it. Messages move only when a line says so.
-
-A line ``> command`` acts; the lines behind it, up to the next one, are what happened. ``#`` begins a comment, kept as it is.
+"""The managers' scenario files. ``script.py`` says how they read; these are their commands.
 
     nodes N [entries-max=K]    N managers, all bootstrapped; the first command
     timeout A                  A's election timeout passes (tick A: no time passes)
@@ -9,9 +7,6 @@ A line ``> command`` acts; the lines behind it, up to the next one, are what hap
     propose A CLIENT SEQ       a worker of A takes a command
     member A set B DISK voter|learner, member A remove B, read A ID
     hand-over A                A's leadership is to go to another manager
-    deliver [A B [COUNT|last]] everything until nothing is left, or what is on its way from A to B now (the first COUNT, the last one)
-    exchange A B [COUNT]       what is on its way between the two, and what comes of it (at most COUNT messages)
-    drop [A B]                 lose what is on its way
     crash A, start A, lose-disk A, compact A
     back-up A, put-back A      keep a copy of A's disk; run on that, which is told nobody
     lives                      all that are up exchange their life numbers twice
@@ -26,60 +21,37 @@ from __future__ import annotations
 
 import itertools
 import random
-import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from manager.raft.membership import REMOVE_MEMBER, SET_MEMBER
-from manager.raft.messages import Envelope, VoteReply, VoteRequest
+from manager.raft.messages import VoteReply, VoteRequest
 from manager.raft.node import Role
 from tests.simulation.checker import require
+from tests.simulation.script import Script
 from tests.simulation.world import Kinds, World
 
-FOLDER = Path(__file__).parent / "scenarios"
 ROUNDS = 10
-MESSAGES_MAX = 2_000
 
 
-class Scenario:
-    """Runs the commands of one file."""
+class Scenario(Script):
+    """Runs the commands of one file on managers."""
+
+    folder = Path(__file__).parent / "scenarios"
 
     def __init__(self, kinds: Kinds | None = None) -> None:
         self.kinds = kinds or Kinds()
-        self.world: World
 
-    def run(self, text: str) -> str:
-        """The file with the traces as they are now.
+    def commands(self) -> Mapping[str, Callable[..., None]]:
+        return {
+            "nodes": self._nodes, "timeout": self._timeout, "elect": self._elect, "heartbeat": self._heartbeat, "propose": self._propose,
+            "member": self._member, "read": self._read, "crash": self._crash, "start": self._start, "cut": self._cut, "mend": self._mend,
+            "rounds": self._rounds, "tick": self._tick, "lose-disk": self._lose_disk, "compact": self._compact, "settle": self._settle,
+            "status": self._status, "hand-over": self._hand_over, "back-up": lambda node: self.world.back_up(int(node)),
+            "put-back": lambda node: self.world.put_back(int(node)), "lives": self._lives, "repair": lambda node: self.world.repair(int(node))}
 
-        Raises:
-            Violation: an invariant does not hold.
-        """
-        lines: list[str] = []
-        for line in text.splitlines():
-            if line.startswith(">"):
-                lines += [line, *self._command(shlex.split(line[1:], comments=True))]
-            elif line.startswith("#") or not line.strip():
-                lines.append(line)
-        return "\n".join(lines) + "\n"
-
-    def _command(self, words: list[str]) -> Iterable[str]:
-        name, arguments = words[0], words[1:]
-        if name == "nodes":
-            self._nodes(int(arguments[0]), *arguments[1:])
-        else:
-            commands: dict[str, Callable[..., None]] = {
-                "timeout": self._timeout, "elect": self._elect, "heartbeat": self._heartbeat, "propose": self._propose, "member": self._member,
-                "read": self._read, "deliver": self._deliver, "exchange": self._exchange, "drop": self._drop, "crash": self._crash,
-                "start": self._start, "cut": self._cut, "mend": self._mend, "rounds": self._rounds, "tick": self._tick,
-                "lose-disk": self._lose_disk, "compact": self._compact, "settle": self._settle, "status": self._status, "hand-over": self._hand_over,
-                "back-up": lambda node: self.world.back_up(int(node)), "put-back": lambda node: self.world.put_back(int(node)),
-                "lives": self._lives, "repair": lambda node: self.world.repair(int(node))}
-            commands[name](*arguments)
-        trace, self.world.trace = self.world.trace or [], []
-        return ["  " + line.split(maxsplit=1)[1] for line in trace]
-
-    def _nodes(self, count: int, entries_max: str = "entries-max=100") -> None:
-        self.world = World(random.Random(0), count, self.kinds, trace=[], automatic=False, entries_max=int(entries_max.split("=")[1]))
+    def _nodes(self, count: str, entries_max: str = "entries-max=100") -> None:
+        self.world = World(random.Random(0), int(count), self.kinds, trace=[], automatic=False, entries_max=int(entries_max.split("=")[1]))
         for node in self.world.managers:
             self.world.tick(node)
 
@@ -156,37 +128,6 @@ class Scenario:
     def _mend(self) -> None:
         self.world.cut = set()
 
-    def _deliver(self, source: str = "", target: str = "", count: str = "") -> None:
-        if source:
-            chosen = slice(-1, None) if count == "last" else slice(int(count) if count else None)
-            for envelope in self._between((int(source), int(target)))[chosen]:
-                self._pass_on(envelope)
-            return
-        for _ in range(MESSAGES_MAX):
-            if not self.world.network:
-                return
-            self._pass_on(self.world.network[0])
-        require(False, "convergence", f"{MESSAGES_MAX} messages and no end")
-
-    def _exchange(self, one: str, other: str, count: str = str(MESSAGES_MAX)) -> None:
-        pair = int(one), int(other)
-        for _ in range(int(count)):
-            waiting = self._between(pair, pair[::-1])
-            if not waiting:
-                return
-            self._pass_on(waiting[0])
-
-    def _drop(self, source: str = "", target: str = "") -> None:
-        lost = self._between((int(source), int(target))) if source else list(self.world.network)
-        self.world.network = [envelope for envelope in self.world.network if envelope not in lost]
-
-    def _between(self, *pairs: tuple[int, int]) -> list[Envelope]:
-        return [envelope for envelope in self.world.network if (envelope.source, envelope.target) in pairs]
-
-    def _pass_on(self, envelope: Envelope) -> None:
-        self.world.network.remove(envelope)
-        self.world.deliver(envelope)
-
     # --- looking ---
 
     def _rounds(self, leader: str) -> None:
@@ -212,20 +153,3 @@ class Scenario:
             role = manager.node.role if manager.up else "down"
             entries = " ".join(f"{entry.index}@{entry.term}" for entry in log.between(log.start, log.end))
             self.world.note(f"{node} {role} term={state.current_term} commit={state.commit_index} log={log.start}|{entries}")
-
-
-def files() -> list[Path]:
-    """All scenario files."""
-    return sorted(FOLDER.glob("*.txt"))
-
-
-def rewrite() -> int:
-    """Write the traces as they are now into the files; how many changed."""
-    changed = 0
-    for path in files():
-        before = path.read_text()
-        after = Scenario().run(before)
-        if after != before:
-            path.write_text(after)
-            changed += 1
-    return changed

@@ -7,6 +7,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from myqueue.errors import LogFaultError
+from tests.simulation.checker import Violation
+
 
 class Schedule:
     """A queue of calls by simulated time. Everything random comes from one generator, so that a seed is a schedule."""
@@ -41,3 +44,14 @@ class Schedule:
         """A line of the trace."""
         if self.trace is not None:
             self.trace.append(f"{self.now:8.3f} {text}")
+
+    def guard(self, node: int, call: Callable[[], Any]) -> Any:
+        """No fault is injected into what is stored, so that a fault or a failed assertion of the product is a violation."""
+        try:
+            return call()
+        except LogFaultError as error:
+            raise Violation(f"fault at {node}: {error.message}") from error
+        except Violation:
+            raise
+        except AssertionError as error:
+            raise Violation(f"assertion at {node}: {error}") from error

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.chaos import Options, run_seed
 from tests.simulation.checker import Violation
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.scenario import FOLDER, Scenario
+from tests.simulation.scenario import Scenario
 
 SEEDS_MAX = 150
 
@@ -58,6 +58,6 @@ def test_random_schedules_notice(name: str) -> None:
 def test_its_directed_scenario_notices(name: str) -> None:
     """What random search finds rarely has a schedule of its own; without the mutant it passes (see test_scenarios)."""
     scenario, expected = BY_SCENARIO[name]
-    text = (FOLDER / f"{scenario}.txt").read_text()
+    text = (Scenario.folder / f"{scenario}.txt").read_text()
     with MUTANTS[name].planted() as kinds, pytest.raises(Violation, match=expected):
         Scenario(kinds).run(text)

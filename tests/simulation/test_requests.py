@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 
-from db.replication import AppendPlan, AppendRequest, LogView, Progress, ReplicaState, SendPlan, plan_append, plan_send
 from tests.simulation.checker import Violation
+from tests.simulation.mutants import splits_requests, takes_parts_of_requests
 from tests.simulation.requests import run_requests
 
 
@@ -25,19 +24,9 @@ def test_every_log_match_and_commit_is_at_a_requests_border(first: int) -> None:
     assert committed > 50 * 5, "the schedules commit something"
 
 
-def _splits(progress: Progress, log: LogView, *, entries_max: int, end: int | None = None) -> SendPlan | None:
-    plan = plan_send(progress, log, entries_max=entries_max, end=end)
-    return None if plan is None else replace(plan, end=min(plan.position + entries_max, log.end))
-
-
-def _takes_parts(replica: ReplicaState, log: LogView, request: AppendRequest) -> AppendPlan:
-    with patch("db.replication.append._whole_requests", lambda request: True):
-        return plan_append(replica, log, request)
-
-
 def test_mutant_request_split_by_replication_is_caught() -> None:
     """A leader that cuts requests and a follower that takes the parts leave a log that ends inside one."""
-    with (patch("tests.simulation.requests.plan_send", _splits), patch("tests.simulation.requests.plan_append", _takes_parts),
+    with (patch("tests.simulation.requests.plan_send", splits_requests), patch("tests.simulation.requests.plan_append", takes_parts_of_requests),
           pytest.raises(Violation, match="inside a request")):
         for seed in range(50):
             run_requests(seed)
@@ -45,6 +34,6 @@ def test_mutant_request_split_by_replication_is_caught() -> None:
 
 def test_a_follower_refuses_what_such_a_leader_sends() -> None:
     """One honest side is enough: nothing is stored in part."""
-    with patch("tests.simulation.requests.plan_send", _splits):
+    with patch("tests.simulation.requests.plan_send", splits_requests):
         for seed in range(30):
             run_requests(seed)

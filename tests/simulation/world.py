@@ -17,8 +17,8 @@ from manager.raft.messages import Append, Envelope, InstallSnapshot, TimeoutNow,
 from manager.raft.node import Node, Ready, Role
 from manager.raft.proposal import plan_propose
 from manager.raft.state import Held, RaftState
-from myqueue.errors import LogFaultError, NotLeaderError, RefusedError
-from tests.simulation.checker import Checker, Violation
+from myqueue.errors import NotLeaderError, RefusedError
+from tests.simulation.checker import Checker
 from tests.simulation.machine import Machine
 from tests.simulation.manager import Disk, Manager, Waiting
 from tests.simulation.schedule import Schedule
@@ -224,7 +224,7 @@ class World(Schedule):
 
     def _drive(self, node: int, step: Callable[[Held], None]) -> None:
         manager = self.managers[node]
-        self._guard(node, lambda: step(manager.held()))
+        self.guard(node, lambda: step(manager.held()))
         self._carry_out(node, manager.node.ready())
 
     def _carry_out(self, node: int, ready: Ready) -> None:
@@ -232,7 +232,7 @@ class World(Schedule):
         for event in ready.events:
             self.checker.reported(node, event)
             self.note(f"{node} {event.name} in term {event.term}" + (f": {event.detail}" if event.detail else ""))
-        self._guard(node, lambda: manager.persist(ready))
+        self.guard(node, lambda: manager.persist(ready))
         if ready.persist and self._crashes_between(node):
             return
         for envelope in ready.send:
@@ -269,17 +269,6 @@ class World(Schedule):
             return True
         return False
 
-    def _guard(self, node: int, call: Callable[[], Any]) -> Any:
-        """No fault is injected into what is stored, so that a fault or a failed assertion of the product is a violation."""
-        try:
-            return call()
-        except LogFaultError as error:
-            raise Violation(f"fault at {node}: {error.message}") from error
-        except Violation:
-            raise
-        except AssertionError as error:
-            raise Violation(f"assertion at {node}: {error}") from error
-
     # --- network ---
 
     def send(self, envelope: Envelope) -> None:
@@ -303,7 +292,7 @@ class World(Schedule):
         if self.trace is not None:
             self.note(f"{source} -> {target} {describe(message)}")
         if isinstance(message, (VoteRequest, Append, InstallSnapshot, TimeoutNow)):
-            reply = self._guard(target, lambda: manager.handle(message, self.now))
+            reply = self.guard(target, lambda: manager.handle(message, self.now))
             if reply is None:
                 self.note(f"{target} is another disk from now on, {manager.disk.state.disk_id}")
                 return

@@ -14,6 +14,7 @@ from db.replication import (
     AppendReply,
     AppendRequest,
     OfferedStart,
+    Refusal,
     accepts_start,
     plan_append,
 )
@@ -34,6 +35,16 @@ class Promised:
     end_lsn: int
     commit_lsn: int
     seeding: bool
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a leader says of its leadership to a coordinator."""
+
+    epoch: int
+    settled: bool  # something of it is committed
+    caught_up: frozenset[int]  # learners that hold all that is
+    fault: str | None = None  # this replica is damaged and serves nothing
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,8 @@ class Broker:
             self.disk.promise(plan.promised_epoch)
             self._wrote()
         head = self.disk.head
-        return Promised(head.promised_epoch, self.disk.disk_id, head.end.epoch, head.end.lsn, head.commit_lsn, head.seeding_until is not None)
+        return Promised(head.promised_epoch, self.disk.disk_id, head.end.epoch, head.end.lsn, head.commit_lsn,
+                        head.seeding_until is not None or head.fault is not None)
 
     def appoint(self, appointment: Appointment) -> int:
         """Raises RefusedError."""
@@ -144,11 +156,13 @@ class Broker:
                                    end=self.disk.log.end, commit=head.commit_lsn, began=began)
         return self.leading
 
-    def status(self) -> tuple[int, bool, frozenset[int]]:
-        """Epoch, whether something of it is committed, and the learners that hold all that is. Raises NotLeaderError."""
+    def status(self) -> Status:
+        """Raises NotLeaderError."""
+        if self.disk.head.fault is not None:
+            return Status(self.disk.head.leader_epoch, False, frozenset(), self.disk.head.fault)
         lead = self._lead()
         caught_up = {one for one in lead.learners if (holder := lead.progress[one].holder) is not None and holder.matched >= lead.commit}
-        return lead.epoch, lead.began, frozenset(caught_up) if lead.began else frozenset()
+        return Status(lead.epoch, lead.began, frozenset(caught_up) if lead.began else frozenset())
 
     # --- replication ---
 
@@ -169,8 +183,10 @@ class Broker:
         return AppendRequest(lead.epoch, plan.position, plan.prev_epoch, disk.log.between(plan.position, plan.end), lead.commit, rounds)
 
     def take(self, request: AppendRequest) -> AppendReply:
-        """A leader's append."""
+        """A leader's append. Raises UnavailableError where this replica is damaged: nothing of it is believed any more."""
         disk = self.disk
+        if disk.head.fault is not None:
+            raise UnavailableError(disk.head.fault)
         plan = plan_append(disk.replica_state(), disk.log, request)
         disk.follow(plan)
         if disk.head.seeding_until is None:
@@ -201,9 +217,17 @@ class Broker:
         if reply.epoch > self.disk.head.promised_epoch:
             self.disk.promise(reply.epoch)
             self._wrote()
+        if reply.refusal is Refusal.BROKEN_CHAIN and is_leading(self.disk.head):
+            self._check_own()
         if is_leading(self.disk.head):
             self._lead().learn(source, reply, self.disk.log, asked_at=self.now)
             self._advance()
+
+    def _check_own(self) -> None:
+        """A follower says that entries do not follow from the ones before: damaged on their way, or on this disk."""
+        damaged = self.disk.first_damaged()
+        if damaged is not None:
+            self.disk.set_fault(f"the entry at lsn {damaged} does not have the digest it was stored with")
 
     def _advance(self) -> None:
         lead, disk = self._lead(), self.disk
@@ -239,4 +263,4 @@ class Broker:
         self.checker.wrote(self.disk, by_leader=by_leader)
 
 
-__all__ = ["Broker", "NotLeaderError", "Promised", "RefusedError", "Seed", "UnavailableError", "Waiting"]
+__all__ = ["Broker", "NotLeaderError", "Promised", "RefusedError", "Seed", "Status", "UnavailableError", "Waiting"]

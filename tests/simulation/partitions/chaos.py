@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.core.append import AppendRequest
-from myqueue.errors import LogFaultError
-from tests.simulation.checker import Violation, require
 from tests.simulation.partitions.broker import Waiting
 from tests.simulation.partitions.clients import Consumer, Producer, pick
 from tests.simulation.partitions.coordinator import Coordinator
 from tests.simulation.partitions.world import TOPIC_ID, Kinds, World
+from tests.simulation.run import Result, Run
 from tests.simulation.world import Rates
 
 CHAOS_SECONDS = 4.0
-HEAL_SECONDS = 20.0  # far more than needed: what has not converged by then does not
 
 
 @dataclass(frozen=True)
@@ -27,25 +25,13 @@ class Options:
     seconds: float = CHAOS_SECONDS
 
 
-@dataclass(frozen=True)
-class Result:
-    """What a run did, or what it found."""
-
-    seed: int
-    steps: int
-    committed: int
-    epochs: int
-    faults: int
-    seen: Mapping[str, int]
-    violation: str | None = None
-    trace: tuple[str, ...] = ()
-
-
-class Run:
+class PartitionsRun(Run):
     """One seed."""
 
+    heal_seconds = 20.0
+
     def __init__(self, seed: int, options: Options, kinds: Kinds | None = None, *, trace: bool = False) -> None:
-        self.seed, self.options = seed, options
+        super().__init__(seed, options.seconds)
         self.rng = random.Random(f"partitions/{seed}")
         factor = options.replication_factor or self.rng.choice((1, 2, 3, 3, 3, 5))
         level = self.rng.choice((0.0, 0.3, 1.0))
@@ -53,7 +39,7 @@ class Run:
                       crash_between=self.rng.choice((0.0, 0.003, 0.012)))
         self.world = World(self.rng, factor + self.rng.randint(0, 1), factor, kinds or Kinds(), rates, [] if trace else None,
                            entries_max=self.rng.choice((1, 3, 20)))
-        self.factor, self.healing, self.faults = factor, False, 0
+        self.factor = factor
         self.world.stale = self.rng.choice((0.0, 0.3))
         self.world.misled, self.world.restless = self.rng.choice((0.0, 0.05)), self.rng.choice((0.0, 0.05))
         self.producers = [Producer(self.world, number, pause_seconds=pick(self.rng)) for number in range(1, 3)]
@@ -63,20 +49,6 @@ class Run:
         self.pace = self.rng.uniform(0.1, 0.5)
         for loop in (self._nemesis, self._retention):
             self.world.at(self.rng.uniform(0.3, 0.8), loop)
-
-    def go(self) -> Result:
-        """Run it to its end."""
-        world, violation = self.world, None
-        try:
-            world.run_until(self.options.seconds)
-            self._heal()
-            converged = world.run_until(world.now + HEAL_SECONDS, self.has_converged)
-            require(converged, "convergence", f"not reached within {HEAL_SECONDS} s after healing: {self.status()}")
-        except (Violation, LogFaultError) as error:
-            violation = str(error)
-            world.note(f"VIOLATION {violation}")
-        return Result(self.seed, world.steps, len(world.checker.ledger), len(world.checker.leaders), self.faults, dict(world.checker.seen),
-                      violation, tuple(world.trace or ()))
 
     def _answered(self, wait: Waiting, outcome: object) -> None:
         request = wait.request
@@ -92,7 +64,7 @@ class Run:
     def _nemesis(self) -> None:
         if self.healing:
             return
-        faults = (self._crash, self._crash_all, self._cut, self._mend, self._lose_disk, self._stop_coordinator, self._jump)
+        faults = (self._crash, self._crash_all, self._cut, self.mend, self._lose_disk, self._stop_coordinator, self._jump)
         self.rng.choices(faults, (4, 1, 4, 3, 2, 3, 1))[0]()
         self.faults += 1
         self.world.at(self.rng.uniform(0.2, 1.8) * self.pace, self._nemesis)
@@ -114,17 +86,8 @@ class Run:
                 self.world.at(self.rng.uniform(0.01, 0.3), self.world.start, broker_id)
 
     def _cut(self) -> None:
-        nodes = [*self._alive(), "m1", "m2"]
-        side = set(self.rng.sample(nodes, self.rng.randint(1, len(nodes) - 1)))
-        pairs = {(a, b) for a in nodes for b in nodes if (a in side) != (b in side)}
-        if self.rng.random() < 0.3:
-            pairs = {(a, b) for a, b in pairs if a in side}  # one direction only
-        self.world.cut = pairs
+        side = self.split([*self._alive(), "m1", "m2"])
         self.world.note(f"cut {sorted(map(str, side))}")
-
-    def _mend(self) -> None:
-        self.world.cut = set()
-        self.world.note("mended")
 
     def _lose_disk(self) -> None:
         """No more disks than a majority of the voters can spare: a slot that has no caught-up disk is lost already."""
@@ -166,7 +129,7 @@ class Run:
 
     # --- the end ---
 
-    def _heal(self) -> None:
+    def heal(self) -> None:
         self.healing = True
         self.world.rates = Rates()
         self.world.stale = self.world.misled = self.world.restless = 0.0
@@ -208,4 +171,4 @@ class Run:
 
 def run_seed(seed: int, options: Options | None = None, kinds: Kinds | None = None, *, trace: bool = False) -> Result:
     """One schedule from its seed."""
-    return Run(seed, options or Options(), kinds, trace=trace).go()
+    return PartitionsRun(seed, options or Options(), kinds, trace=trace).go()

@@ -140,8 +140,8 @@ class Checker:
         require(self.leaders.setdefault(epoch, broker_id) == broker_id, "R1", f"brokers {self.leaders[epoch]} and {broker_id} lead epoch {epoch}")
         require(self.appointed.get(epoch) == broker_id, "R1", f"{broker_id} leads epoch {epoch}, which is not its own")
         self.seen["leaderships"] += 1
-        committed = len(self.ledger)
-        require(disk.log.end - 1 >= committed, "R3", f"leader {broker_id} of epoch {epoch} ends at {disk.log.end - 1}, {committed} are committed")
+        committed, brought = len(self.ledger), disk.log.first_position_of_epoch(epoch)
+        require(brought >= committed, "R3", f"leader {broker_id} of epoch {epoch} brings {brought} entries, {committed} are committed")
         self._agrees(disk, committed, "R3", "the log of a new leader")
 
     # --- answers ---

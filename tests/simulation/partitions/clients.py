@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import Any
 
 from broker.core.append import AppendRequest, AppendResult
@@ -12,7 +13,6 @@ from broker.core.replica import is_leading
 from myqueue.errors import DuplicateSequenceError, MyQueueError, OffsetOutOfRangeError
 from myqueue.protocol.batch import blocks_of, pack_values
 from myqueue.protocol.types import ProducerSequence
-from tests.simulation.partitions.broker import Waiting
 from tests.simulation.partitions.world import World
 
 TIMEOUT_SECONDS = 0.5
@@ -26,18 +26,12 @@ class Client:
         self.world, self.rng, self.pause_seconds = world, world.rng, pause_seconds
         self.idle = self.finishing = False
 
-    def send(self, request: Request) -> Waiting | MyQueueError | None:
-        """Hand a request to a broker that thinks it leads; None where there is none, or the request or its refusal was lost."""
+    def send(self, request: Request) -> None:
+        """Hand a request to a broker that thinks it leads, if there is one. The request may get lost, and a refusal is repeated by the timer."""
         leaders = [broker_id for broker_id, broker in self.world.brokers.items() if broker.up and is_leading(broker.disk.head)]
-        if not leaders or self.rng.random() < self.world.rates.drop:
-            return None
-        chosen = self.rng.choice(leaders)
-        try:
-            waiting = self.world.guard(chosen, lambda: self.world.brokers[chosen].write([request], self.world.now_us(chosen)))[0]
-        except MyQueueError as error:
-            return error
-        self.world.replicate(chosen)
-        return waiting
+        if leaders and self.rng.random() >= self.world.rates.drop:
+            with suppress(MyQueueError):
+                self.world.take(self.rng.choice(leaders), request)
 
     def later(self, call: Any, *args: Any) -> None:
         self.world.at(self.rng.uniform(0.005, self.pause_seconds), call, *args)

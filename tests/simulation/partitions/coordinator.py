@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from broker.core.replica import Appointment
 from manager.cluster import commands
-from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, election_due
+from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, damaged_leaderships, election_due
 from manager.cluster.reassignment import ChangeVoters, next_step
 from myqueue.errors import MyQueueError
-from tests.simulation.partitions.broker import Promised
+from myqueue.protocol.types import PartitionId
+from tests.simulation.partitions.broker import Promised, Status
 from tests.simulation.partitions.disk import PARTITION
 from tests.simulation.partitions.world import TOPIC_ID, World
 
 TURN_SECONDS = 0.08
 GATHER_SECONDS = 0.04  # after a majority promised, for the others
 RETRY_SECONDS = 0.4
+Begin = commands.BeginElections | commands.ForceElections
 
 
 class Coordinator:
@@ -32,9 +35,10 @@ class Coordinator:
         self.began_at = 0.0
         self.told = 0  # the epoch whose leader has taken its appointment
         self.told_learners: tuple[int, ...] | None = None
-        self.status: tuple[int, bool, frozenset[int]] | None = None  # epoch, settled, learners that caught up
+        self.status: Status | None = None
+        self.refused: Mapping[PartitionId, int] = {}  # epochs whose leader's replica is damaged
         self.row: dict[str, Any] = {}
-        self.world.at(self.rng.uniform(0, TURN_SECONDS), self._turn, self.life)
+        self.world.at(self.rng.uniform(0, TURN_SECONDS), self._loop, self.life)
 
     def crash(self) -> None:
         """Stop, and start again a while later."""
@@ -50,18 +54,26 @@ class Coordinator:
 
     # --- a turn ---
 
-    def _turn(self, life: int) -> None:
-        if life != self.life:
-            return
+    def _loop(self, life: int) -> None:
+        if life == self.life:
+            self.turn()
+            self.world.at(TURN_SECONDS * self.rng.uniform(0.7, 1.3), self._loop, life)
+
+    def turn(self) -> None:
+        """Look at the partition and do what is due: begin an election, tell the leader, change a voter or a learner."""
         if not self.row or self.rng.random() >= self.world.stale:
-            self.row = dict(self.world.row() or {})
+            self.look()
         replicas, outlook = self._replicas(), self._outlook()
         mine = self.ballot is not None and self.ballot.epoch == replicas.epoch and self.world.now - self.began_at < RETRY_SECONDS
-        if election_due(replicas, outlook, begun_here=mine):
-            self._begin(replicas, replicas.voters)
+        if election_due(replicas, outlook, begun_here=mine, refused=self.refused.get(PARTITION) == replicas.epoch):
+            self.begin(replicas, replicas.voters)
         elif not replicas.electing and replicas.leader is not None:
             self._look_after(replicas, outlook)
-        self.world.at(TURN_SECONDS * self.rng.uniform(0.7, 1.3), self._turn, life)
+
+    def look(self) -> Replicas:
+        """Learn how the partition stands by the metadata now."""
+        self.row = dict(self.world.row() or {})
+        return self._replicas()
 
     def _replicas(self) -> Replicas:
         row = self.row
@@ -82,34 +94,37 @@ class Coordinator:
         assert leader is not None
         if self.told != epoch or self.told_learners != replicas.learners:
             appointment = Appointment(epoch, replicas.voters, replicas.replication_factor, replicas.learners)
-            self._call(leader, lambda: self.world.brokers[leader].appoint(appointment),
+            self._call(leader, appointment, lambda: self.world.brokers[leader].appoint(appointment),
                        lambda answer: self._appointed(epoch, replicas.learners, answer))
             return
-        status = self.status if self.status is not None and self.status[0] == epoch else (epoch, False, frozenset())
-        step = next_step(replicas, outlook, settled=status[1], caught_up=status[2], held={})
+        status = self.status if self.status is not None and self.status.epoch == epoch else Status(epoch, False, frozenset())
+        step = next_step(replicas, outlook, settled=status.settled, caught_up=status.caught_up, held={})
         if isinstance(step, ChangeVoters):
             self.world.checker.seen["voters changed"] += 1
-            self._begin(replicas, step.voters)
+            self.begin(replicas, step.voters)
         elif step is not None:
             item = commands.Learners(TOPIC_ID, 0, epoch, step.learners)
             self._propose(commands.SetLearners((item,)))
         elif self.rng.random() < self.world.restless:
-            self._begin(replicas, replicas.voters)  # as to move a leadership
-        self._call(leader, lambda: self.world.brokers[leader].status(), self._learn_status)
+            self.begin(replicas, replicas.voters)  # as to move a leadership
+        self._call(leader, "status?", lambda: self.world.brokers[leader].status(), lambda answer: self._learn_status(leader, answer))
 
     def _appointed(self, epoch: int, learners: tuple[int, ...], answer: Any) -> None:
         if not isinstance(answer, MyQueueError):
             self.told, self.told_learners = epoch, learners
 
-    def _learn_status(self, answer: Any) -> None:
+    def _learn_status(self, leader: int, answer: Any) -> None:
         if not isinstance(answer, MyQueueError):
             self.status = answer
+            status = {"topic_id": TOPIC_ID, "partition": 0, "fault": answer.fault}
+            self.refused = damaged_leaderships(leader, [status], {PARTITION: self._replicas()})
 
     # --- an election ---
 
-    def _begin(self, replicas: Replicas, voters: Any) -> None:
+    def begin(self, replicas: Replicas, voters: Mapping[int, str | None], command: type[Begin] = commands.BeginElections) -> None:
+        """Begin a new epoch with these voters, and ask them to promise it."""
         item = commands.BeginElection(TOPIC_ID, 0, replicas.epoch, {str(one): disk for one, disk in voters.items()})
-        answer = self._propose(commands.BeginElections((item,)))
+        answer = self._propose(command((item,)))
         if not answer["ok"]:
             return
         self.world.checker.seen["elections"] += 1
@@ -118,7 +133,7 @@ class Coordinator:
         self.world.note(f"{self.name} begins epoch {epoch} with {dict(voters)}")
         for broker_id in voters:
             if broker_id in self.world.brokers:
-                self._call(broker_id, lambda one=broker_id: self.world.brokers[one].promise(epoch),
+                self._call(broker_id, f"promise epoch={epoch}", lambda one=broker_id: self.world.brokers[one].promise(epoch),
                            lambda answer, one=broker_id: self._promised(epoch, one, answer))
 
     def _promised(self, epoch: int, broker_id: int, answer: Any) -> None:
@@ -131,9 +146,13 @@ class Coordinator:
             self.world.at(self.rng.uniform(0, GATHER_SECONDS), self._decide, self.life, epoch)
 
     def _decide(self, life: int, epoch: int) -> None:
-        if life != self.life or self.ballot is None or self.ballot.epoch != epoch:
-            return
-        leader = choose_leader(self.ballot, {}, preferred=self.rng.choice([None, *self.ballot.voters]))
+        if life == self.life and self.ballot is not None and self.ballot.epoch == epoch:
+            self.decide(preferred=self.rng.choice([None, *self.ballot.voters]))
+
+    def decide(self, *, preferred: int | None) -> None:
+        """Appoint the furthest of those that promised; nobody without a majority."""
+        assert self.ballot is not None
+        epoch, leader = self.ballot.epoch, choose_leader(self.ballot, {}, preferred=preferred)
         if leader is not None:
             self.world.note(f"{self.name} appoints {leader} for epoch {epoch}")
             self._propose(commands.AppointLeaders((commands.AppointLeader(TOPIC_ID, 0, epoch, leader),)))
@@ -143,9 +162,9 @@ class Coordinator:
     def _propose(self, command: commands.Command) -> dict[str, Any]:
         return self.world.propose(command).reply["result"]["items"][0]
 
-    def _call(self, broker_id: int, do: Any, told: Any) -> None:
+    def _call(self, broker_id: int, question: Any, do: Any, told: Any) -> None:
         life = self.life
-        self.world.call(self.name, broker_id, do, lambda answer: told(answer) if life == self.life else None)
+        self.world.call(self.name, broker_id, question, do, lambda answer: told(answer) if life == self.life else None)
 
 
 def _by_id(voters: dict[str, str | None]) -> dict[int, str | None]:

@@ -56,6 +56,15 @@ class Disk:
             state.fold(entry.head, sum(one.head.record_count for one in of_request), None if entry.body is None else bytes(entry.body))
             at += entry.request_count
 
+    def first_damaged(self) -> int | None:
+        """The first entry that does not have the digest it was stored with."""
+        chain = self.log.start_chain
+        for lsn in range(self.log.start, self.log.end):
+            chain = self.entry(lsn).chain_after(chain)
+            if chain != self.entry(lsn).chain:
+                return lsn
+        return None
+
     # --- transactions ---
 
     def promise(self, epoch: int) -> None:
@@ -119,6 +128,17 @@ class Disk:
         self.start = self.border(lsn)
         self.log.compact(lsn)
         self.head = replace(self.head, start_lsn=lsn, start_offset=self.start.offset)
+
+    def set_fault(self, fault: str) -> None:
+        """This replica serves nothing from now on."""
+        self.head = replace(self.head, fault=fault)
+
+    def flip(self, lsn: int) -> None:
+        """The disk changes a bit of what it was given, and says nothing."""
+        entry = self.entry(lsn)
+        assert entry.values is not None
+        values = bytes(entry.values)
+        self.log.entries[lsn - self.log.start] = entry._replace(values=values[:-1] + bytes([values[-1] ^ 1]))
 
     def crash_database(self) -> None:
         """The commit position is a lower bound that a crash may lower, never below what was folded."""

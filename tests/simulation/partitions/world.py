@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.core.group import Request
 from manager.cluster import commands
 from manager.cluster.memory import MemoryMetadata
 from manager.cluster.state import Change, apply
-from myqueue.errors import LogFaultError, MyQueueError
-from tests.simulation.checker import Violation
+from myqueue.errors import MyQueueError
 from tests.simulation.partitions.broker import Broker
 from tests.simulation.partitions.checker import Checker
+from tests.simulation.partitions.describe import describe, name_of, outcome_of
 from tests.simulation.partitions.disk import Disk
 from tests.simulation.schedule import Schedule
 from tests.simulation.world import Rates
@@ -31,6 +32,16 @@ class Kinds:
     disk: type[Disk] = Disk
 
 
+@dataclass(frozen=True, eq=False)
+class Message:
+    """A question or an answer on its way."""
+
+    source: Any
+    target: Any
+    arrive: Callable[..., None]
+    args: tuple
+
+
 @dataclass
 class World(Schedule):
     """One run: a single partition with its replicas."""
@@ -42,6 +53,7 @@ class World(Schedule):
     rates: Rates = field(default_factory=Rates)
     trace: list[str] | None = None
     entries_max: int = 4
+    automatic: bool = True  # False: a scenario delivers messages and gives the keepers their turns itself
     stale: float = 0.0  # how often a coordinator decides on an old row
     misled: float = 0.0  # how often it takes somebody for dead, or alive, who is not
     restless: float = 0.0  # how often it moves a leadership without need
@@ -49,6 +61,7 @@ class World(Schedule):
     def __post_init__(self) -> None:
         self.begin()
         self.cut: set[tuple[Any, Any]] = set()
+        self.network: list[Message] = []  # only where not automatic
         self.checker = Checker()
         self.metadata = MemoryMetadata()
         self.brokers: dict[int, Broker] = {}
@@ -90,7 +103,8 @@ class World(Schedule):
         if not broker.up and not broker.lost:
             self.note(f"{broker_id} starts")
             broker.start()
-            self.at(self.rng.uniform(0, KEEPER_SECONDS), self._keep, broker_id, broker.life)
+            if self.automatic:
+                self.at(self.rng.uniform(0, KEEPER_SECONDS), self._keep, broker_id, broker.life)
 
     def crash(self, broker_id: int, *, database: bool = False) -> None:
         self.note(f"{broker_id} crashes{' with its database' if database else ''}")
@@ -105,27 +119,42 @@ class World(Schedule):
         self.note(f"{broker_id} lost its disk and is {new} now")
         return new
 
+    def replace_disk(self, broker_id: int) -> str:
+        """The disk is gone; the machine comes back as the same broker with an empty one, under another identity, and registers it."""
+        self.crash(broker_id)
+        before = self.brokers[broker_id]
+        disk = self.kinds.disk(broker_id, f"{before.disk.disk_id}'")
+        self.propose(commands.ReplaceDisk(broker_id, before.disk.disk_id, disk.disk_id, "h", broker_id, {}))
+        self.brokers[broker_id] = self.kinds.broker(disk, self.checker, entries_max=self.entries_max)
+        self.brokers[broker_id].life = before.life
+        self.note(f"{broker_id} has an empty disk, {disk.disk_id}")
+        return disk.disk_id
+
     def _keep(self, broker_id: int, life: int) -> None:
-        """The keeper: sends to every follower what it lacks, folds, answers who waits."""
+        """The keeper comes back as long as this process lives."""
         broker = self.brokers[broker_id]
-        if not broker.up or broker.life != life:
-            return
-        self.guard(broker_id, broker.fold)
+        if broker.up and broker.life == life:
+            self.keep(broker_id)
+            self.at(KEEPER_SECONDS * self.rng.uniform(0.7, 1.3), self._keep, broker_id, life)
+
+    def keep(self, broker_id: int) -> None:
+        """The keeper's turn: it sends to every follower what it lacks, folds, answers who waits."""
+        self.guard(broker_id, self.brokers[broker_id].fold)
         self.replicate(broker_id)
-        self.at(KEEPER_SECONDS * self.rng.uniform(0.7, 1.3), self._keep, broker_id, life)
 
     def replicate(self, broker_id: int) -> None:
         """Send every follower the next append, entries or none."""
         broker = self.brokers[broker_id]
         for target in dict.fromkeys((*broker.disk.head.voters, *broker.learners)):
             if target != broker_id and target in self.brokers:
-                self._send(broker_id, target)
+                self.send(broker_id, target)
         self.tell_answers(broker_id)
 
-    def _send(self, broker_id: int, target: int) -> None:
+    def send(self, broker_id: int, target: int) -> None:
+        """What goes to a follower next, if anything does."""
         message = self.guard(broker_id, lambda: self.brokers[broker_id].ask(target))
         if message is not None:
-            self.call(broker_id, target, lambda: self.brokers[target].receive(message), lambda reply: self._learn(broker_id, target, reply))
+            self.call(broker_id, target, message, lambda: self.brokers[target].receive(message), lambda reply: self._learn(broker_id, target, reply))
 
     def _learn(self, broker_id: int, source: int, reply: Any) -> None:
         broker = self.brokers[broker_id]
@@ -135,10 +164,20 @@ class World(Schedule):
         if isinstance(reply, MyQueueError) or reply.matched is None:
             return  # what was refused is tried again at the keeper's next turn
         if broker.wants_more(source):
-            self._send(broker_id, source)
+            self.send(broker_id, source)
+
+    def take(self, broker_id: int, request: Request) -> None:
+        """A client's request reaches a broker, which stores what it plans and sends it on. Raises what the broker refuses it with."""
+        if self.trace is not None:
+            self.note(f"{broker_id} takes {name_of(request)}")
+        broker = self.brokers[broker_id]
+        self.guard(broker_id, lambda: broker.write([request], self.now_us(broker_id)))
+        self.replicate(broker_id)
 
     def tell_answers(self, broker_id: int) -> None:
         for wait, outcome in self.brokers[broker_id].answers():
+            if self.trace is not None:
+                self.note(f"{broker_id} tells {name_of(wait.request)}: {outcome_of(outcome)}")
             if outcome is not None:
                 self.checker.answered(wait.request, outcome, wait.position)
             self.on_answers(wait, outcome)
@@ -147,31 +186,21 @@ class World(Schedule):
         """A broker's own clock, which may be wrong and may jump."""
         return 1_000_000_000 + round(self.now * 1_000_000) + self.skew[broker_id]
 
-    def guard(self, broker_id: int, call: Callable[[], Any]) -> Any:
-        """No fault is injected into what is stored, so that a fault or a failed assertion of the product is a violation."""
-        try:
-            return call()
-        except LogFaultError as error:
-            raise Violation(f"fault at {broker_id}: {error.message}") from error
-        except Violation:
-            raise
-        except AssertionError as error:
-            raise Violation(f"assertion at {broker_id}: {error}") from error
-
     # --- network ---
 
-    def call(self, source: Any, target: int, do: Callable[[], Any], reply: Reply) -> None:
+    def call(self, source: Any, target: int, question: Any, do: Callable[[], Any], reply: Reply) -> None:
         """A call from a broker or a coordinator to a broker, which may be lost, doubled or late; and so may its answer.
 
         ``do`` may raise one of our errors: that is an answer too.
         """
         for _ in range(2 if self.rng.random() < self.rates.duplicate else 1):
-            self._pass(source, target, self._carry_out, source, target, do, reply)
+            self._pass(source, target, self._carry_out, source, target, question, do, reply)
 
-    def _carry_out(self, source: Any, target: int, do: Callable[[], Any], reply: Reply) -> None:
+    def _carry_out(self, source: Any, target: int, question: Any, do: Callable[[], Any], reply: Reply) -> None:
         broker = self.brokers[target]
         if not broker.up:
             return
+        self._note_message(source, target, question)
         try:
             answer = self.guard(target, do)
         except MyQueueError as error:
@@ -183,20 +212,29 @@ class World(Schedule):
             return
         self.tell_answers(target)
         life = self.brokers[source].life if source in self.brokers else None
-        self._pass(target, source, self._arrive, source, life, answer, reply)
+        self._pass(target, source, self._arrive, source, target, life, answer, reply)
 
-    def _arrive(self, source: Any, life: int | None, answer: Any, reply: Reply) -> None:
+    def _arrive(self, source: Any, target: int, life: int | None, answer: Any, reply: Reply) -> None:
         broker = self.brokers.get(source)
         if broker is None or (broker.up and broker.life == life):
+            self._note_message(target, source, answer)
             reply(answer)
 
     def _pass(self, source: Any, target: Any, what: Callable[..., None], *args: Any) -> None:
-        rates, rng = self.rates, self.rng
+        message, rates, rng = Message(source, target, what, args), self.rates, self.rng
+        if not self.automatic:
+            self.network.append(message)
+            return
         if rng.random() < rates.drop:
             return
         delay = rng.uniform(0.3, 1.5) if rng.random() < rates.slow else rng.uniform(0.001, 0.012)
-        self.at(delay, self._unless_cut, (source, target), what, *args)
+        self.at(delay, self.deliver, message)
 
-    def _unless_cut(self, link: tuple[Any, Any], what: Callable[..., None], *args: Any) -> None:
-        if link not in self.cut:
-            what(*args)
+    def deliver(self, message: Message) -> None:
+        """A message arrives, if nothing cuts the two."""
+        if (message.source, message.target) not in self.cut:
+            message.arrive(*message.args)
+
+    def _note_message(self, source: Any, target: Any, message: Any) -> None:
+        if self.trace is not None:
+            self.note(f"{source} -> {target} {describe(message)}")

@@ -6,7 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, election_due, retry_seconds, unbalanced
+from manager.cluster.election import (
+    Ballot,
+    Broker,
+    Outlook,
+    Promise,
+    Replicas,
+    choose_leader,
+    damaged_leaderships,
+    election_due,
+    retry_seconds,
+    unbalanced,
+)
 from myqueue.protocol.types import PartitionId
 
 VOTERS = {1: "d1", 2: "d2", 3: "d3"}
@@ -71,6 +82,19 @@ def test_an_election_that_is_under_way_here_is_not_begun_again():
 
 def test_a_leader_that_refuses_its_appointment_is_replaced():
     assert election_due(ROW, ALL_UP, refused=True) == "broker 1 cannot lead"
+
+
+def test_a_leader_whose_replica_is_damaged_is_replaced():
+    """It took its appointment before, and nobody asks it to take it again: what it says of itself is enough."""
+    def damaged(row, fault="an entry lacks its digest"):
+        return damaged_leaderships(1, [{"topic_id": 1, "partition": 0, "fault": fault}], {ROW.partition: row})
+
+    assert {ROW.partition: 4} == damaged(ROW)
+    assert {} == damaged(ROW, fault=None)
+    assert {} == damaged(replace(ROW, leader=2)), "a follower's damage costs no election"
+    assert {} == damaged(replace(ROW, electing=True, leader=None)), "one is under way"
+    assert {} == damaged(replace(ROW, voters={1: "d1", 2: "d2"})), "the others are no majority"
+    assert {} == damaged_leaderships(1, [{"topic_id": 9, "partition": 0, "fault": "x"}], {ROW.partition: ROW}), "its topic is deleted"
 
 
 def test_retries_are_backed_off_to_a_bound():

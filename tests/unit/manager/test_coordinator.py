@@ -1,0 +1,62 @@
+"""What the write manager's coordinator does about partitions, with brokers and elections that are only asked."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from db.metadata_store import BrokerRow, CatalogueRows, PartitionRow, TopicRow
+from manager.appointer import Appointer
+from manager.catalogue import Catalogue
+from manager.cluster.election import Broker, Outlook
+from manager.coordinator import Coordinator
+from myqueue.protocol.types import PartitionId
+from myqueue.testing import ManualClock
+
+DISKS = {1: "d1", 2: "d2", 3: "d3"}
+BROKERS = tuple(BrokerRow(number, disk, "h", 80 + number, "ACTIVE", {}) for number, disk in DISKS.items())
+ROWS = tuple(PartitionRow(7, number, 3, 4, "ACTIVE", number + 1, {str(broker): disk for broker, disk in DISKS.items()}) for number in (0, 1, 2))
+CATALOGUE = Catalogue.of(CatalogueRows("cluster", 12, (), BROKERS, (TopicRow(7, "a", 3, {}, 0),), ROWS))
+OUTLOOK = Outlook({number: Broker(number, disk) for number, disk in DISKS.items()})
+TURNS = 3
+
+
+class Turns(threading.Event):
+    """Stops the coordinator after some turns, and waits for none."""
+
+    count = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.count += 1
+        if self.count >= TURNS:
+            self.set()
+        return self.is_set()
+
+
+def elections_held(damaged: set[tuple[int, int]]) -> list[tuple[PartitionId, str]]:
+    """What is elected, and why, where these (broker, partition) are damaged."""
+    held: list[tuple[PartitionId, str]] = []
+
+    def status(broker_id: int, _address: object, partitions: object = None, **_: Any) -> list[dict[str, Any]]:
+        return [{"topic_id": 7, "partition": row.partition, "fault": "lsn 1" if (broker_id, row.partition) in damaged else None} for row in ROWS]
+
+    def hold(elections: list[Any], _outlook: Outlook) -> set[PartitionId]:
+        held.extend((election.partition, election.reason) for election in elections)
+        return {election.partition for election in elections}
+
+    replica: Any = SimpleNamespace(catalogue=lambda: CATALOGUE, current=lambda: CATALOGUE, confirmed_index=lambda: 12, require=lambda index: None)
+    brokers: Any = SimpleNamespace(each=lambda calls: [call() for call in calls], status=status)
+    watch: Any = SimpleNamespace(outlook=lambda catalogue: OUTLOOK, begin=lambda: None, is_in_doubt=False)
+    signals: Any = None
+    leading = threading.Event()
+    leading.set()
+    Coordinator(propose=lambda command: {}, elections=SimpleNamespace(hold=hold), replica=replica, brokers=brokers,  # type: ignore[arg-type]
+                appointer=Appointer(replica=replica, brokers=brokers, signals=signals), watch=watch, clock=ManualClock()).run(leading, Turns())
+    return held
+
+
+def test_a_leader_that_says_that_its_replica_is_damaged_is_replaced():
+    """Broker 1 leads partition 0 and took its appointment long ago; that it holds a damaged replica of another one costs nothing."""
+    assert elections_held(damaged=set()) == []
+    assert set(elections_held(damaged={(1, 0), (1, 2)})) == {(PartitionId(7, 0), "broker 1 cannot lead")}
