@@ -21,7 +21,8 @@ what is there stays. Only machines whose names begin with "myqueue-" in the grou
   ssh NODE [COMMAND]   a shell, or a command, on broker-1, manager-1 …
   stop NODE            shut down in order      kill NODE   switch off at once      start NODE   switch on
   add-broker           one machine more, made a broker
-  remove-broker NODE   drain it, take it out of the cluster, delete its machine; refused while data would be lost
+  remove-broker NODE   drain it, wait until it holds nothing, take it out of the cluster, delete its machine; refused while data would
+                       be lost. Cut short, it is run again
   snapshot NAME        stop all, keep the state of all machines under a name, start all
   restore NAME         go back to that state, all machines together
   snapshots            their names
