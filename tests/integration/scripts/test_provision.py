@@ -1,0 +1,93 @@
+"""The provisioning's steps in a shell of their own, with stand-ins for what only a machine has: cut short, repeated, kept apart."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROVISION = Path(__file__).parents[3] / "scripts" / "provision"
+TIMEOUT_SECONDS = 30
+
+
+def shell(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script behind ensure.sh, as the provisioning's programs are; ``folder`` is the current one and takes what it keeps."""
+    begin = f"""set -euo pipefail
+. {PROVISION}/ensure.sh
+ensure_program=test ensure_lock={folder}/lock ensure_started_folder={folder}/started
+"""
+    return subprocess.run(["bash", "-c", begin + script], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+
+
+def must(folder: Path, script: str) -> str:
+    done = shell(folder, script)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+# --- services ---
+
+# systemctl writes down what it is told; the unit is active and enabled from its first restart on.
+SERVICES = """
+here=/nowhere role=broker start=yes current={folder}/current
+. {provision}/services.sh
+units={folder} settings={folder}
+ensure_is_systemd() {{ true; }}
+run_journal() {{ true; }}
+wait_for_services() {{ true; }}
+systemctl() {{
+    case $1 in
+        restart) [ -z "${{cut_short:-}}" ] || kill -9 $$; echo restart ;;
+        -q) [ -e {folder}/started/broker ] ;;
+    esac
+}}
+"""
+
+
+def run_services(folder: Path, before: str = "") -> subprocess.CompletedProcess[str]:
+    return shell(folder, SERVICES.format(folder=folder, provision=PROVISION) + before + "\nrun_services\n")
+
+
+@pytest.mark.parametrize("changed", ["broker.env", "broker.local.env", "myqueue-broker.service", "secret", "current"])
+def test_a_restart_that_a_cut_short_run_owes_is_made_by_the_next(tmp_path: Path, changed: str):
+    """The file is changed already when the second run looks: what counts is what the service was started with."""
+    for name in ("broker.env", "myqueue-broker.service", "secret"):
+        (tmp_path / name).write_text("as before")
+    (tmp_path / "current").symlink_to("release-1")
+    assert "restart\n" == run_services(tmp_path).stdout
+    assert "" == run_services(tmp_path).stdout, "nothing changed"
+    if changed == "current":
+        (tmp_path / "current").unlink()
+        (tmp_path / "current").symlink_to("release-2")
+    else:
+        (tmp_path / changed).write_text("changed")
+    assert run_services(tmp_path, "cut_short=yes").returncode == -9
+    assert "is started anew" in run_services(tmp_path, "ensure_check=yes").stderr, "a check says so too"
+    assert "restart\n" == run_services(tmp_path).stdout
+    assert "" == run_services(tmp_path).stdout
+
+
+# --- one run at a time, and a last line ---
+
+def test_two_runs_are_kept_apart_and_a_killed_one_leaves_no_lock(tmp_path: Path):
+    """A script that the holder calls has the lock already; a server that it starts has not."""
+    killed = shell(tmp_path, f"""ensure_alone
+bash -c 'set -euo pipefail; . {PROVISION}/ensure.sh; ensure_lock={tmp_path}/lock; ensure_lock_seconds=0; ensure_alone' && echo has it
+unlocked bash -c 'sleep 300 >/dev/null 2>&1 & echo $! >server'
+kill -9 $$""")
+    try:
+        assert (-9, "has it\n") == (killed.returncode, killed.stdout), killed.stderr
+        assert "" == must(tmp_path, "ensure_lock_seconds=0 ensure_alone; ensure_alone")
+    finally:
+        subprocess.run(["kill", (tmp_path / "server").read_text().strip()], check=True, timeout=10)
+    held = shell(tmp_path, f"ensure_alone; bash -c '. {PROVISION}/ensure.sh; ensure_lock={tmp_path}/lock; ensure_lock_seconds=0; ensure_alone' 8>&-")
+    assert (1, True) == (held.returncode, "FAILED: another run is at work on this machine" in held.stderr)
+
+
+@pytest.mark.parametrize(("script", "last"), [("ensure_end", "test: done: 0 changes"), ("fail 'no room'", "test: FAILED: no room"),
+                                              ("false", "test: FAILED before its end: run it again, it goes on from there")])
+def test_the_last_line_says_the_result(tmp_path: Path, script: str, last: str):
+    """Also where a step fails of which nobody thought."""
+    done = shell(tmp_path, script)
+    assert (last, "FAILED" in last) == (done.stderr.splitlines()[-1], done.returncode == 1)
