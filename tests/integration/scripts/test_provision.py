@@ -68,6 +68,28 @@ def test_a_restart_that_a_cut_short_run_owes_is_made_by_the_next(tmp_path: Path,
     assert "" == run_services(tmp_path).stdout
 
 
+# --- the code and its packages ---
+
+NAMES = """
+project={project}
+. {provision}/install-code.sh
+python3() {{ case $1 in -c) echo "{python}" ;; esac; }}
+name_code
+echo "$venv $release"
+"""
+
+
+def names(folder: Path, python: str) -> list[str]:
+    return must(folder, NAMES.format(project=PROVISION.parents[1], provision=PROVISION, python=python)).split()
+
+
+def test_another_python_of_the_machine_makes_packages_and_release_anew(tmp_path: Path):
+    """A release leads to its packages, so that it may not stay when they change: after an upgrade of Debian they are for a Python that is gone."""
+    before, again, newer = (names(tmp_path, python) for python in ("cpython-311 3 11 2 /usr", "cpython-311 3 11 2 /usr", "cpython-313 3 13 5 /usr"))
+    assert before == again
+    assert before[0] != newer[0] and before[1] != newer[1]
+
+
 # --- one run at a time, and a last line ---
 
 def test_two_runs_are_kept_apart_and_a_killed_one_leaves_no_lock(tmp_path: Path):
