@@ -90,6 +90,69 @@ def test_another_python_of_the_machine_makes_packages_and_release_anew(tmp_path:
     assert before[0] != newer[0] and before[1] != newer[1]
 
 
+# --- going back ---
+
+# Every call that changes something may be the last: the shell kills itself before call number `cut`. A server is folders with a file `who`.
+RESTORE = """
+data={folder}/server folder={folder} state={folder}/state wanted='monday'
+. {provision}/going-back.sh
+calls=0
+step() {{ calls=$((calls + 1)); [ "$calls" != "{cut}" ] || kill -9 $$; }}
+for name in mv rm; do eval "$name() {{ step; command $name \\"\\$@\\"; }}"; done
+sync() {{ step; }}
+check_backup() {{ [ -d {folder}/base ]; }}
+copy_backup() {{ step; mkdir "$data.new"; step; cp {folder}/base/who "$data.new/who"; }}
+services() {{
+    step
+    if [ "$1" = start ]; then [ ! -e "$restoring" ]; cat "$data/who" >{folder}/serves; else command rm -f {folder}/serves; fi
+    step
+}}
+stop_server() {{ step; }}
+start_server() {{ step; [ -e "$data/who" ]; }}
+settle_identities() {{ step; echo "a new disk" >"$data/who"; step; }}
+put_back
+echo "$calls" >{folder}/calls
+"""
+
+
+def restore(folder: Path, cut: int = 0) -> int:
+    return shell(folder, RESTORE.format(folder=folder, provision=PROVISION, cut=cut)).returncode
+
+
+def server_of(folder: Path) -> Path:
+    for name, who in (("server", "the old disk"), ("base", "a copy of the old disk")):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "who").write_text(who)
+    (folder / "serves").write_text("the old disk")
+    return folder
+
+
+@pytest.mark.timeout(240)
+def test_a_restore_may_be_cut_short_anywhere_and_is_run_again(tmp_path: Path):
+    """The old data stay, the services get the new disk only, and at no moment may they start on a copy that calls itself the old one."""
+    assert restore(server_of(tmp_path / "smooth")) == 0
+    calls = int((tmp_path / "smooth" / "calls").read_text())
+    assert calls > 15
+    for cut in range(1, calls + 1):
+        folder = server_of(tmp_path / f"cut-{cut}")
+        assert restore(folder, cut) == -9
+        who, state = folder / "server" / "who", folder / "state"
+        copied = who.exists() and who.read_text() == "a copy of the old disk"
+        assert not copied or (state / "restoring").exists(), cut
+        assert restore(folder) == 0, cut
+        assert "the old disk" == (folder / "server.before-restore" / "who").read_text()
+        assert {"a new disk\n"} == {who.read_text(), (folder / "serves").read_text()}
+        assert [] == list(state.iterdir())
+
+
+def test_a_second_restore_does_not_throw_the_old_data_away(tmp_path: Path):
+    """They are deleted by a person only."""
+    folder = server_of(tmp_path / "a")
+    assert restore(folder) == 0
+    assert restore(folder) == 1
+    assert "the old disk" == (folder / "server.before-restore" / "who").read_text()
+
+
 # --- one run at a time, and a last line ---
 
 def test_two_runs_are_kept_apart_and_a_killed_one_leaves_no_lock(tmp_path: Path):

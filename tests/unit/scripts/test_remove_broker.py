@@ -72,7 +72,7 @@ def test_a_cluster_that_cannot_answer_now_is_asked_again():
 
 def test_a_drain_that_does_not_end_is_given_up_by_the_clock():
     cluster = FakeCluster(Broker(4, 2))
-    with pytest.raises(NotNowError, match="not done after 30 s: .*still holds 2"):
+    with pytest.raises(NotNowError, match=r"not done after 30 s: .*still holds 2"):
         remove(cluster, 30)
     assert ["drain 4"] == cluster.calls
 
