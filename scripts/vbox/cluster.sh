@@ -30,7 +30,7 @@ what is there stays. Only machines whose names begin with "myqueue-" in the grou
   destroy --yes        delete the machines, their disks and their network; the image stays
 
 The cluster's folder is MYQUEUE_VBOX_HOME (default ~/.myqueue/vbox). Its token, for clients: secrets/token in it.
-exit codes: 0 done, 1 failed, 2 usage
+exit codes: 0 done, 1 failed, 2 usage; of ssh those of the COMMAND
 HELP
 }
 
@@ -126,20 +126,13 @@ check_image() {
     image=$(cd -- "$(dirname -- "$image")" && pwd -P)/$(basename -- "$image")
 }
 
-# One command at a time; the lock is gone with whoever held it.
+# One command at a time. The lock lies on descriptor 8, so it is gone with whoever held it, however that ended. By Python, since macOS has no flock.
 take_lock() {
-    local holder
     umask 077
     mkdir -p "$home"
     home=$(cd -- "$home" && pwd -P)
-    if ! mkdir "$home/lock" 2>/dev/null; then
-        holder=$(cat "$home/lock/pid" 2>/dev/null || true)
-        if [ -n "$holder" ] && kill -0 "$holder" 2>/dev/null; then fail "another command (process $holder) is at work in $home"; fi
-        rm -rf "$home/lock"
-        mkdir "$home/lock" 2>/dev/null || fail "another command is at work in $home"
-    fi
-    echo $$ >"$home/lock/pid"
-    trap 'rm -rf "$home/lock"' EXIT
+    exec 8>"$home/lock"
+    "$PYTHON" -c 'import fcntl; fcntl.flock(8, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null || fail "another command is at work in $home: wait for its end"
 }
 
 # --- commands ---
@@ -162,7 +155,7 @@ prepare_base() {
         *) wait_for_ssh "$base" "$wait_seconds" ;;
     esac
     say "installing packages in $base"
-    on "$base" 'sudo cloud-init status --wait' </dev/null >/dev/null || true # it says 2 where it has only a warning
+    on "$base" "sudo timeout $wait_seconds cloud-init status --wait" </dev/null >/dev/null || true # it says 2 where it has only a warning
     send_code "$base" || exit 1
     on "$base" 'sudo /srv/myqueue/scripts/provision/node.sh --prepare && sudo truncate -s 0 /etc/machine-id && sync' </dev/null || fail "$base could not be prepared"
     shut_down "$base"
@@ -190,7 +183,7 @@ up() {
     start_all
     for node in $(nodes); do provision "$node" || fail "$node could not be provisioned"; done
     wait_for_health
-    say "the cluster is ready: http://127.0.0.1:$port, token in $home/secrets/token"
+    say "the cluster is at http://127.0.0.1:$port, its token in $home/secrets/token"
 }
 
 start_all() {
@@ -214,7 +207,7 @@ status() {
         ! is_machine "$node" || look_at "$node"
         printf '%-20s %-10s %-16s %s\n' "${node#"$prefix"-}" "$state" "$(address_of "$node")" "$(roles_of "$node")"
     done
-    in_cluster myqueue health --bootstrap BALANCER
+    in_cluster myqueue health --bootstrap BALANCER || fail 'not everything is alive'
 }
 
 known_node() {
@@ -237,7 +230,7 @@ remove_broker() {
     [ "$brokers" != "$number" ] || fail 'this is the only broker'
     # The cluster drains it and takes it out, or refuses and says why; nothing is deleted then.
     in_cluster /opt/myqueue/current/.venv/bin/python /opt/myqueue/current/scripts/provision/remove_broker.py --bootstrap BALANCER \
-        --host "$(address_of "$node")" || fail "$node stays"
+        --host "$(address_of "$node")" || fail "$node stays: the line above says why"
     brokers=$(printf '%s' "$brokers" | tr ' ' '\n' | grep -vx "$number" | tr '\n' ' ' | sed 's/ $//')
     delete_machine "$node" || exit 1
     forget_host_key "$node"
@@ -287,7 +280,7 @@ destroy() {
     ! is_registered "$base_disk" || vbox closemedium disk "$base_disk" --delete || exit 1
     ! is_registered "$home/making.vdi" || vbox closemedium disk "$home/making.vdi" --delete || exit 1
     rm -rf "$home/base.vdi" "$home/making.vdi" "$home/installing" "$home/machines" "$home/seeds" "$home/snapshots" "$home/known_hosts" \
-        "$home/interfaces.before" "$home/key" "$home/key.pub" "$home/secrets" "$home/plan" "$home/installer-password" "$home/vbox.out" "$home/vbox.err"
+        "$home/interfaces.before" "$home/key" "$home/key.pub" "$home/secrets" "$home/plan" "$home/installer-password" "$home/vbox.out" "$home/vbox.err" "$home/lock"
 }
 
 read_plan
@@ -296,6 +289,7 @@ if [ "$command" = up ]; then parse_up "$@"; fi
 . "$project/scripts/setup.sh"
 # shellcheck source=host.sh
 . "$here/host.sh"
+trap 'finish $?' EXIT
 case $command in
     up | add-broker | remove-broker | snapshot | restore | down | destroy | stop | kill | start) take_lock ;;
 esac
