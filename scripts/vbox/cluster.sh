@@ -172,7 +172,7 @@ count_room() {
 }
 
 up() {
-    local node
+    local node upgrading=''
     check_image
     count_room
     write_plan
@@ -181,8 +181,14 @@ up() {
     prepare_base
     for node in $(nodes); do make_node_machine "$node" "$(host_number "$node")" "$(forward_of "$node")" || exit 1; done
     start_all
-    for node in $(nodes); do provision "$node" || fail "$node could not be provisioned"; done
+    # A cluster that works goes on working: the next machine's turn comes when all are well again.
+    if is_healthy; then upgrading=yes; fi
+    for node in $(nodes); do
+        provision "$node" || fail "$node could not be provisioned"
+        [ -z "$upgrading" ] || wait_for_health
+    done
     wait_for_health
+    rm -f "$home/adding"
     say "the cluster is at http://127.0.0.1:$port, its token in $home/secrets/token"
 }
 
@@ -217,9 +223,11 @@ known_node() {
     is_machine "$node" || [ "$command" = remove-broker ] || fail "$1 has no machine yet: up makes it"
 }
 
+# One that was cut short goes on with the same broker, instead of adding another one.
 add_broker() {
-    brokers="$brokers $(next_broker)"
-    say "adding broker-${brokers##* }"
+    [ -f "$home/adding" ] || { next_broker >"$home/adding.new" && mv -f "$home/adding.new" "$home/adding"; }
+    has_line "$(cat "$home/adding")" "$(printf '%s' "$brokers" | tr ' ' '\n')" || brokers="$brokers $(cat "$home/adding")"
+    say "adding broker-$(cat "$home/adding")"
     up
 }
 
@@ -262,8 +270,11 @@ restore_snapshot() {
     local node
     [ -f "$home/snapshots/$1" ] || fail "there is no snapshot $1"
     cmp -s "$home/plan" "$home/snapshots/$1" || fail "the cluster has other machines than when the snapshot $1 was taken"
+    # While only some have gone back none may start: what one has forgotten would count against what the others have acknowledged since.
+    printf '%s\n' "$1" >"$home/restoring"
     for node in $(nodes); do power_off "$node" || exit 1; done
     for node in $(nodes); do vbox snapshot "$node" restore "$1" || exit 1; done
+    rm -f "$home/restoring"
     start_all
     wait_for_health
 }
@@ -280,7 +291,8 @@ destroy() {
     ! is_registered "$base_disk" || vbox closemedium disk "$base_disk" --delete || exit 1
     ! is_registered "$home/making.vdi" || vbox closemedium disk "$home/making.vdi" --delete || exit 1
     rm -rf "$home/base.vdi" "$home/making.vdi" "$home/installing" "$home/machines" "$home/seeds" "$home/snapshots" "$home/known_hosts" \
-        "$home/interfaces.before" "$home/key" "$home/key.pub" "$home/secrets" "$home/plan" "$home/installer-password" "$home/vbox.out" "$home/vbox.err" "$home/lock"
+        "$home/interfaces.before" "$home/key" "$home/key.pub" "$home/secrets" "$home/plan" "$home/installer-password" "$home/vbox.out" "$home/vbox.err" \
+        "$home/adding" "$home/restoring" "$home/lock"
 }
 
 read_plan
@@ -301,6 +313,9 @@ check_tools
 case $command in
     up | destroy) ;;
     *) [ -n "$planned" ] || fail "there is no cluster in $home: up makes one" ;;
+esac
+case $command in
+    up | add-broker | remove-broker | start | snapshot) [ ! -f "$home/restoring" ] || fail "the restore of $(cat "$home/restoring") was cut short: run it again first" ;;
 esac
 
 case $command in

@@ -115,6 +115,43 @@ def test_nodes_are_added_and_removed_and_data_are_not_deleted(computer: Computer
     assert computer.run("status").stdout.count("broker-") == 1
 
 
+@pytest.mark.timeout(150)
+def test_add_broker_cut_short_goes_on_with_the_same_broker(computer: Computer):
+    """Repeated, it does not add another one."""
+    up(computer)
+    for failing in ("clonevm", "startvm"):
+        assert computer.run("add-broker", FAKE_VBOX_FAIL=f"{failing}:after").returncode == 1
+    computer.must("add-broker")
+    assert ["myqueue-base", "myqueue-broker-1", "myqueue-broker-2"] == sorted(computer.states())
+    computer.must("add-broker")
+    assert "myqueue-broker-3" in computer.states()
+
+
+@pytest.mark.timeout(150)
+def test_an_upgrade_waits_for_each_machine(computer: Computer):
+    """The next one's services are not restarted before the cluster is well again."""
+    up(computer, "--brokers", 2)
+    (computer.world_folder / "ssh").unlink()
+    up(computer, "--brokers", 2)
+    told = ["provision" if "node.sh" in call["command"] else "health" for call in computer.by_ssh()
+            if "node.sh" in call["command"] or "myqueue health" in call["command"]]
+    assert ["health", "provision", "health", "provision", "health", "health"] == told
+
+
+@pytest.mark.timeout(150)
+def test_machines_of_which_only_some_went_back_do_not_start(computer: Computer):
+    """A restore that was cut short is run again first."""
+    up(computer, "--brokers", 2)
+    computer.must("snapshot", "monday")
+    assert computer.run("restore", "monday", FAKE_VBOX_FAIL="restore:after").returncode == 1
+    for words in (("up",), ("start", "broker-1"), ("add-broker",)):
+        refused = computer.run(*words)
+        assert (1, True) == (refused.returncode, "the restore of monday was cut short" in refused.stderr)
+    computer.must("restore", "monday")
+    assert {"running"} == set(computer.states().values()) - {"poweroff"}
+    computer.must("start", "broker-1")
+
+
 def test_waits_are_bounded_by_the_clock(computer: Computer):
     """Not by how often is asked: one question may take as long as the whole wait."""
     done = computer.run("up", "--image", computer.image, *SMALL, FAKE_SSH_FAIL="true", FAKE_SSH_SECONDS="2", MYQUEUE_VBOX_WAIT_SECONDS="2")
