@@ -104,15 +104,13 @@ ensure_link() {
     mv -fT "$1.new" "$1"
 }
 
-# ensure_password PATH: a file with a random password, which only root reads; one that is there stays. Says the password.
+# ensure_password PATH: a file with a random password, which only root reads; one that is there stays.
 ensure_password() {
-    if [ ! -s "$1" ]; then
-        if ! differs "password $1"; then return 0; fi
-        (umask 077 && random_text >"$1.new")
-        sync "$1.new"
-        mv -f "$1.new" "$1"
-    fi
-    cat "$1"
+    [ ! -s "$1" ] || return 0
+    differs "password $1" || return 0
+    (umask 077 && random_text >"$1.new")
+    sync "$1.new"
+    mv -f "$1.new" "$1"
 }
 
 random_text() { od -An -tx1 -N32 /dev/urandom | tr -d ' \n'; }

@@ -68,6 +68,11 @@ def test_a_restart_that_a_cut_short_run_owes_is_made_by_the_next(tmp_path: Path,
     assert "" == run_services(tmp_path).stdout
 
 
+def test_a_check_counts_a_password_that_is_missing(tmp_path: Path):
+    done = shell(tmp_path, "ensure_check=yes; ensure_password ./missing; ensure_end")
+    assert (1, "test: FAILED: 1 differences") == (done.returncode, done.stderr.splitlines()[-1])
+
+
 # --- the code and its packages ---
 
 NAMES = """
