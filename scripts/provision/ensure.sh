@@ -30,7 +30,7 @@ ensure_alone() {
     exec 8>"$ensure_lock"
     if flock --nonblock 8; then return 0; fi
     say 'waiting for another run on this machine'
-    flock --timeout "$ensure_lock_seconds" 8 || fail "another run is at work on this machine, and was still after $ensure_lock_seconds s: fuser $ensure_lock says which"
+    flock --timeout "$ensure_lock_seconds" 8 || fail "another run is at work on this machine, still after $ensure_lock_seconds s: wait for its end (ps -ef)"
 }
 
 # unlocked COMMAND…: for what leaves processes behind, which must not hold the lock.

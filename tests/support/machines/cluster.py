@@ -58,11 +58,11 @@ class MachineCluster:
     @staticmethod
     def cut_short(machine: Machine, command: str) -> int:
         """Run a command and kill it with all that it started, a little later each time, until it gets to its end; how often it was killed."""
-        seconds = CUT_SHORT_STEP_SECONDS
+        seconds, killed = CUT_SHORT_STEP_SECONDS, 0
         while machine.code_of(f"timeout -s KILL {seconds:.2f} {command}"):
-            seconds += CUT_SHORT_STEP_SECONDS
+            seconds, killed = seconds + max(CUT_SHORT_STEP_SECONDS, seconds / 8), killed + 1
             assert seconds < READY_SECONDS, machine.sh(command)
-        return round(seconds / CUT_SHORT_STEP_SECONDS) - 1
+        return killed
 
     def _put(self, source: Path, machine: Machine) -> None:
         """What node.sh needs; and a setting of one's own, since here all machines share the cores of one."""
