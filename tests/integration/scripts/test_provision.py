@@ -150,6 +150,16 @@ def test_a_restore_may_be_cut_short_anywhere_and_is_run_again(tmp_path: Path):
         assert [] == list(state.iterdir())
 
 
+def test_after_a_restore_of_the_whole_cluster_services_stay_stopped(tmp_path: Path):
+    """They may start when every machine is back at that moment: that is known to the operator only. Alone they are started."""
+    script = (PROVISION / "backup").read_text()
+    services = script[script.index("services() {"):script.index("recovery_settings() {")]
+    tools = "ensure_is_systemd() { true; }; systemctl() { echo $*; }; [() { command [ $1 != -f ] || return 0; command [ \"$@\"; }\n"
+    alone, whole = (must(tmp_path, f"whole={value}; {tools}{services}\nservices stop; services start") for value in ("''", "yes"))
+    assert ["stop myqueue-broker.service", "stop myqueue-manager.service"] == whole.splitlines()
+    assert [*whole.splitlines(), "start myqueue-broker.service", "start myqueue-manager.service"] == alone.splitlines()
+
+
 def test_a_second_restore_does_not_throw_the_old_data_away(tmp_path: Path):
     """They are deleted by a person only."""
     folder = server_of(tmp_path / "a")
