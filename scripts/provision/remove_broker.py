@@ -75,7 +75,7 @@ class Cluster:
             request.add_header("Authorization", f"Bearer {self._token}")
         try:
             with self._opener.open(request, timeout=CALL_SECONDS) as answer:
-                return json.load(answer), float(answer.headers.get("MyQueue-Freshness-Seconds", 0))
+                return json.load(answer), float(answer.headers.get("MyQueue-Freshness-Seconds", "inf"))
         except urllib.error.HTTPError as error:
             raise_answer(error)
         except (OSError, http.client.HTTPException, ValueError) as error:
