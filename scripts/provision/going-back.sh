@@ -6,7 +6,7 @@
 # While `restoring` is there the services do not start (AssertPathExists in their units), not even after a boot: their databases may be an old
 # copy that still calls itself the disk that the cluster knows. `restored` says that only the services are left to be started.
 
-: "${data:?}" "${folder:?}" "${state:?}"
+: "${data:?}" "${folder:?}" "${state:?}" "${wanted:?}"
 restoring=$state/restoring restored=$state/restored
 
 put_back() {
