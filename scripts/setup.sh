@@ -14,8 +14,9 @@ _setup_fail() {
     exit 1
 }
 
-# What .venv must fit: the requirements, and the folder it was made in (a moved .venv is broken).
-_setup_stamp() { printf '%s in %s' "$(cksum <"$myqueue_root/requirements.txt")" "$myqueue_venv"; }
+# What .venv must fit: the requirements, the folder it was made in (a moved .venv is broken), and the Python that it leads to, which may be
+# another one since the system was upgraded.
+_setup_stamp() { printf '%s in %s with %s' "$(cksum <"$myqueue_root/requirements.txt")" "$myqueue_venv" "$("$myqueue_venv/bin/python" -V 2>&1)"; }
 
 _setup_is_stamped() {
     [ -x "$myqueue_venv/bin/python" ] && [ "$(cat "$myqueue_venv/.stamp" 2>/dev/null)" = "$(_setup_stamp)" ]

@@ -8,7 +8,8 @@ usage: scripts/provision/node.sh --role ROLE[,ROLE…] --address ADDRESS --manag
 
 Makes this machine, a VM, a bare server or a test host with Debian 12 or later, a node of a MyQueue cluster: packages, PostgreSQL
 with a database and login per role, a system user, the code with its Python packages, settings, systemd units. The code is the
-project that this script lies in. It may be repeated at any time: what is as it should be stays, what changed is restarted. A newer
+project that this script lies in. It may be repeated at any time: what is as it should be stays, what changed is restarted, also
+by a later run where this one is cut short. A newer
 project's script upgrades the node. Needs root; the network only for packages that are not there yet.
 
   --role ROLE           broker, manager or balancer, or several with commas
@@ -91,7 +92,11 @@ check_usage() {
 . "$here/ensure.sh"
 # shellcheck source=install-code.sh
 . "$here/install-code.sh"
+# shellcheck source=services.sh
+. "$here/services.sh"
 ensure_debian
+[ -n "$ensure_check" ] || ensure_alone
+[ ! -e /etc/myqueue/restoring ] || fail 'a restore was cut short on this machine: run scripts/provision/backup --restore once more first'
 
 install_packages() {
     ensure_packages python3 python3-venv ca-certificates
@@ -118,8 +123,8 @@ keep_secrets() {
         [ -z "$secrets" ] || [ -s "$secrets/$name" ] || fail "$secrets/$name is not there: new-secrets makes it"
     done
     if [ -n "$secrets" ]; then
-        ensure_file /etc/myqueue/secret 0600 myqueue:myqueue settings <"$secrets/secret"
-        ensure_file /etc/myqueue/token 0600 root:root settings <"$secrets/token"
+        ensure_file /etc/myqueue/secret 0600 myqueue:myqueue <"$secrets/secret"
+        ensure_file /etc/myqueue/token 0600 root:root <"$secrets/token"
         ensure_file /etc/myqueue/db/reader 0600 root:root <"$secrets/reader"
     else
         for name in secret token db/reader; do
@@ -150,7 +155,7 @@ database_url() {
 write_settings() {
     local token
     token=$(cat /etc/myqueue/token 2>/dev/null || true)
-    ! has_role broker || ensure_file /etc/myqueue/broker.env 0600 root:root broker <<ENV
+    ! has_role broker || ensure_file /etc/myqueue/broker.env 0600 root:root <<ENV
 MYQUEUE_BROKER_HOST=$address
 MYQUEUE_BROKER_PORT=$broker_port
 MYQUEUE_BROKER_MANAGERS=$manager_urls
@@ -159,7 +164,7 @@ MYQUEUE_BROKER_READER_USER=myqueue_reader
 MYQUEUE_BROKER_SECRET_FILE=/etc/myqueue/secret
 MYQUEUE_TOKEN=$token
 ENV
-    ! has_role manager || ensure_file /etc/myqueue/manager.env 0600 root:root manager <<ENV
+    ! has_role manager || ensure_file /etc/myqueue/manager.env 0600 root:root <<ENV
 MYQUEUE_MANAGER_HOST=$address
 MYQUEUE_MANAGER_PORT=$manager_port
 MYQUEUE_MANAGER_NODE_ID=$manager_number
@@ -169,7 +174,7 @@ MYQUEUE_MANAGER_READER_USER=myqueue_reader
 MYQUEUE_MANAGER_SECRET_FILE=/etc/myqueue/secret
 MYQUEUE_TOKEN=$token
 ENV
-    ! has_role balancer || ensure_file /etc/myqueue/balancer.env 0600 root:root balancer <<ENV
+    ! has_role balancer || ensure_file /etc/myqueue/balancer.env 0600 root:root <<ENV
 MYQUEUE_BALANCER_HOST=${listen:-$address}
 MYQUEUE_BALANCER_PORT=$balancer_port
 MYQUEUE_BALANCER_MANAGERS=$manager_urls
@@ -177,58 +182,6 @@ MYQUEUE_BALANCER_NODE=balancer-$address
 MYQUEUE_BALANCER_SECRET_FILE=/etc/myqueue/secret
 MYQUEUE_TOKEN=$token
 ENV
-}
-
-install_units() {
-    local one
-    ensure_file /etc/systemd/journald@myqueue.conf 0644 root:root <"$here/units/journald@myqueue.conf"
-    for one in ${role//,/ }; do
-        ensure_file "/etc/systemd/system/myqueue-$one.service" 0644 root:root "$one" <"$here/units/myqueue-$one.service"
-    done
-}
-
-# Each role whose code, settings or unit changed is started anew; the others are only seen to run.
-run_services() {
-    local one unit
-    if ! ensure_is_systemd; then
-        say 'systemd does not run here: the services are not started'
-        return 0
-    fi
-    [ -n "$ensure_check" ] || systemctl daemon-reload
-    for one in ${role//,/ }; do
-        unit=myqueue-$one.service
-        if ensure_noted "$one" || ensure_noted code || ensure_noted settings; then
-            [ -z "$start" ] || ! differs "$unit is started anew" || { systemctl enable -q "$unit" && systemctl restart "$unit"; }
-        elif [ -n "$start" ] && ! { systemctl -q is-enabled "$unit" && systemctl -q is-active "$unit"; }; then
-            ! differs "$unit is started" || systemctl enable -q --now "$unit"
-        fi
-    done
-    [ -z "$start" ] || [ -n "$ensure_check" ] || wait_for_services
-}
-
-# Alive, not ready: the first managers wait for the others, and brokers for managers.
-wait_for_services() {
-    local one urls=''
-    ! has_role broker || urls="$urls http://$address:$broker_port/livez"
-    ! has_role manager || urls="$urls http://$address:$manager_port/livez"
-    ! has_role balancer || urls="$urls http://$address:$balancer_port/livez"
-    for one in $urls; do
-        "$current/.venv/bin/python" - "$one" <<'PYTHON' || fail "$one does not answer: journalctl --namespace=myqueue says why"
-import sys
-import time
-import urllib.request
-
-end = time.monotonic() + 60
-while True:
-    try:
-        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1], timeout=2)
-        break
-    except OSError:
-        if time.monotonic() >= end:
-            sys.exit(1)
-        time.sleep(0.25)
-PYTHON
-    done
 }
 
 install_packages

@@ -21,7 +21,8 @@ what is there stays. Only machines whose names begin with "myqueue-" in the grou
   ssh NODE [COMMAND]   a shell, or a command, on broker-1, manager-1 …
   stop NODE            shut down in order      kill NODE   switch off at once      start NODE   switch on
   add-broker           one machine more, made a broker
-  remove-broker NODE   drain it, take it out of the cluster, delete its machine; refused while data would be lost
+  remove-broker NODE   drain it, wait until it holds nothing, take it out of the cluster, delete its machine; refused while data would
+                       be lost. Cut short, it is run again
   snapshot NAME        stop all, keep the state of all machines under a name, start all
   restore NAME         go back to that state, all machines together
   snapshots            their names
@@ -29,7 +30,7 @@ what is there stays. Only machines whose names begin with "myqueue-" in the grou
   destroy --yes        delete the machines, their disks and their network; the image stays
 
 The cluster's folder is MYQUEUE_VBOX_HOME (default ~/.myqueue/vbox). Its token, for clients: secrets/token in it.
-exit codes: 0 done, 1 failed, 2 usage
+exit codes: 0 done, 1 failed, 2 usage; of ssh those of the COMMAND
 HELP
 }
 
@@ -125,20 +126,13 @@ check_image() {
     image=$(cd -- "$(dirname -- "$image")" && pwd -P)/$(basename -- "$image")
 }
 
-# One command at a time; the lock is gone with whoever held it.
+# One command at a time. The lock lies on descriptor 8, so it is gone with whoever held it, however that ended. By Python, since macOS has no flock.
 take_lock() {
-    local holder
     umask 077
     mkdir -p "$home"
     home=$(cd -- "$home" && pwd -P)
-    if ! mkdir "$home/lock" 2>/dev/null; then
-        holder=$(cat "$home/lock/pid" 2>/dev/null || true)
-        if [ -n "$holder" ] && kill -0 "$holder" 2>/dev/null; then fail "another command (process $holder) is at work in $home"; fi
-        rm -rf "$home/lock"
-        mkdir "$home/lock" 2>/dev/null || fail "another command is at work in $home"
-    fi
-    echo $$ >"$home/lock/pid"
-    trap 'rm -rf "$home/lock"' EXIT
+    exec 8>"$home/lock"
+    "$PYTHON" -c 'import fcntl; fcntl.flock(8, fcntl.LOCK_EX | fcntl.LOCK_NB)' 2>/dev/null || fail "another command is at work in $home: wait for its end"
 }
 
 # --- commands ---
@@ -161,7 +155,7 @@ prepare_base() {
         *) wait_for_ssh "$base" "$wait_seconds" ;;
     esac
     say "installing packages in $base"
-    on "$base" 'sudo cloud-init status --wait' </dev/null >/dev/null || true # it says 2 where it has only a warning
+    on "$base" "sudo timeout $wait_seconds cloud-init status --wait" </dev/null >/dev/null || true # it says 2 where it has only a warning
     send_code "$base" || exit 1
     on "$base" 'sudo /srv/myqueue/scripts/provision/node.sh --prepare && sudo truncate -s 0 /etc/machine-id && sync' </dev/null || fail "$base could not be prepared"
     shut_down "$base"
@@ -178,7 +172,7 @@ count_room() {
 }
 
 up() {
-    local node
+    local node upgrading=''
     check_image
     count_room
     write_plan
@@ -187,9 +181,15 @@ up() {
     prepare_base
     for node in $(nodes); do make_node_machine "$node" "$(host_number "$node")" "$(forward_of "$node")" || exit 1; done
     start_all
-    for node in $(nodes); do provision "$node" || fail "$node could not be provisioned"; done
+    # A cluster that works goes on working: the next machine's turn comes when all are well again.
+    if is_healthy; then upgrading=yes; fi
+    for node in $(nodes); do
+        provision "$node" || fail "$node could not be provisioned"
+        [ -z "$upgrading" ] || wait_for_health
+    done
     wait_for_health
-    say "the cluster is ready: http://127.0.0.1:$port, token in $home/secrets/token"
+    rm -f "$home/adding"
+    say "the cluster is at http://127.0.0.1:$port, its token in $home/secrets/token"
 }
 
 start_all() {
@@ -213,7 +213,7 @@ status() {
         ! is_machine "$node" || look_at "$node"
         printf '%-20s %-10s %-16s %s\n' "${node#"$prefix"-}" "$state" "$(address_of "$node")" "$(roles_of "$node")"
     done
-    in_cluster myqueue health --bootstrap BALANCER
+    in_cluster myqueue health --bootstrap BALANCER || fail 'not everything is alive'
 }
 
 known_node() {
@@ -223,9 +223,11 @@ known_node() {
     is_machine "$node" || [ "$command" = remove-broker ] || fail "$1 has no machine yet: up makes it"
 }
 
+# One that was cut short goes on with the same broker, instead of adding another one.
 add_broker() {
-    brokers="$brokers $(next_broker)"
-    say "adding broker-${brokers##* }"
+    [ -f "$home/adding" ] || { next_broker >"$home/adding.new" && mv -f "$home/adding.new" "$home/adding"; }
+    has_line "$(cat "$home/adding")" "$(printf '%s' "$brokers" | tr ' ' '\n')" || brokers="$brokers $(cat "$home/adding")"
+    say "adding broker-$(cat "$home/adding")"
     up
 }
 
@@ -236,7 +238,7 @@ remove_broker() {
     [ "$brokers" != "$number" ] || fail 'this is the only broker'
     # The cluster drains it and takes it out, or refuses and says why; nothing is deleted then.
     in_cluster /opt/myqueue/current/.venv/bin/python /opt/myqueue/current/scripts/provision/remove_broker.py --bootstrap BALANCER \
-        --host "$(address_of "$node")" || fail "$node stays"
+        --host "$(address_of "$node")" || fail "$node stays: the line above says why"
     brokers=$(printf '%s' "$brokers" | tr ' ' '\n' | grep -vx "$number" | tr '\n' ' ' | sed 's/ $//')
     delete_machine "$node" || exit 1
     forget_host_key "$node"
@@ -268,8 +270,11 @@ restore_snapshot() {
     local node
     [ -f "$home/snapshots/$1" ] || fail "there is no snapshot $1"
     cmp -s "$home/plan" "$home/snapshots/$1" || fail "the cluster has other machines than when the snapshot $1 was taken"
+    # While only some have gone back none may start: what one has forgotten would count against what the others have acknowledged since.
+    printf '%s\n' "$1" >"$home/restoring"
     for node in $(nodes); do power_off "$node" || exit 1; done
     for node in $(nodes); do vbox snapshot "$node" restore "$1" || exit 1; done
+    rm -f "$home/restoring"
     start_all
     wait_for_health
 }
@@ -286,7 +291,8 @@ destroy() {
     ! is_registered "$base_disk" || vbox closemedium disk "$base_disk" --delete || exit 1
     ! is_registered "$home/making.vdi" || vbox closemedium disk "$home/making.vdi" --delete || exit 1
     rm -rf "$home/base.vdi" "$home/making.vdi" "$home/installing" "$home/machines" "$home/seeds" "$home/snapshots" "$home/known_hosts" \
-        "$home/interfaces.before" "$home/key" "$home/key.pub" "$home/secrets" "$home/plan" "$home/installer-password" "$home/vbox.out" "$home/vbox.err"
+        "$home/interfaces.before" "$home/key" "$home/key.pub" "$home/secrets" "$home/plan" "$home/installer-password" "$home/vbox.out" "$home/vbox.err" \
+        "$home/adding" "$home/restoring" "$home/lock"
 }
 
 read_plan
@@ -295,6 +301,7 @@ if [ "$command" = up ]; then parse_up "$@"; fi
 . "$project/scripts/setup.sh"
 # shellcheck source=host.sh
 . "$here/host.sh"
+trap 'finish $?' EXIT
 case $command in
     up | add-broker | remove-broker | snapshot | restore | down | destroy | stop | kill | start) take_lock ;;
 esac
@@ -306,6 +313,9 @@ check_tools
 case $command in
     up | destroy) ;;
     *) [ -n "$planned" ] || fail "there is no cluster in $home: up makes one" ;;
+esac
+case $command in
+    up | add-broker | remove-broker | start | snapshot) [ ! -f "$home/restoring" ] || fail "the restore of $(cat "$home/restoring") was cut short: run it again first" ;;
 esac
 
 case $command in

@@ -1,10 +1,34 @@
 # Sourced by cluster.sh: whether this computer can carry the machines. Speaks on standard error; written for bash 3.2.
 
+command=${command:?}
 say() { printf 'vbox: %s\n' "$1" >&2; }
 
 fail() {
-    say "$1"
+    said=yes
+    say "$command: FAILED: $1"
     exit "${2:-1}"
+}
+
+# The last line says the result, however the command ends.
+said=''
+finish() {
+    if [ "$command" = ssh ] || [ "$1" = 2 ]; then return 0; fi
+    if [ "$1" = 0 ]; then say "$command: done"; elif [ -z "$said" ]; then say "$command: FAILED; it may be run again"; fi
+    case $1 in 0 | 1) ;; *) exit 1 ;; esac
+}
+
+# keep_trying SECONDS WHAT COMMAND…: until the command succeeds, by the clock and told; false where it did not in that time.
+keep_trying() {
+    local what=$2 end=$((SECONDS + $1)) tell=$((SECONDS + 30))
+    shift 2
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        if [ "$SECONDS" -ge "$tell" ]; then
+            say "waiting for $what"
+            tell=$((SECONDS + 30))
+        fi
+        sleep 1
+    done
 }
 
 : "${home:?}" "${memory_mb:?}"
@@ -27,7 +51,7 @@ check_tools() {
     for tool in ssh ssh-keygen tar; do
         command -v "$tool" >/dev/null || fail "there is no $tool"
     done
-    version=$(VBoxManage --version 2>/dev/null </dev/null | tail -n 1 | sed 's/^\([0-9]*\.[0-9]*\.[0-9]*\).*/\1/') || true
+    version=$(VBoxManage --version 2>/dev/null </dev/null 8>&- | tail -n 1 | sed 's/^\([0-9]*\.[0-9]*\.[0-9]*\).*/\1/') || true
     case $version in
         [0-9]*.[0-9]*.[0-9]*) ;;
         *) fail "VBoxManage does not say its version (it says '$version'): its kernel modules may be missing" ;;

@@ -14,14 +14,15 @@ disk_mb=10240
 wait_seconds=${MYQUEUE_VBOX_WAIT_SECONDS:-300} # for a machine to boot or to shut down; an installer gets six times as long
 
 vbox() {
-    VBoxManage "$@" </dev/null >"$home/vbox.out" 2>"$home/vbox.err" || {
+    # Without the lock's descriptor: VBoxManage starts a service and machines that stay.
+    VBoxManage "$@" </dev/null >"$home/vbox.out" 2>"$home/vbox.err" 8>&- || {
         say "VBoxManage $1 ${2:-}: $(grep -v '^0%' "$home/vbox.err" | tr '\n' ' ' | cut -c 1-400)"
         return 1
     }
 }
 
 # For what is read.
-vbox_says() { VBoxManage "$@" </dev/null; }
+vbox_says() { VBoxManage "$@" </dev/null 8>&-; }
 
 # --- what there is ---
 
@@ -107,14 +108,7 @@ is_registered() {
     case $listed in *"$1"*) return 0 ;; *) return 1 ;; esac
 }
 
-wait_for_state() {
-    local waited=0
-    until is_state "$1" "$2"; do
-        [ "$waited" -lt "$wait_seconds" ] || fail "$1 is not $2 after $wait_seconds s"
-        sleep 1
-        waited=$((waited + 1))
-    done
-}
+wait_for_state() { keep_trying "$wait_seconds" "$1 to be $2" is_state "$1" "$2" || fail "$1 is not $2 after $wait_seconds s: look at its console in VirtualBox"; }
 
 # --- the network ---
 

@@ -61,19 +61,16 @@ on() {
     local node=$1
     shift
     ssh -i "$key" -o BatchMode=yes -o ConnectTimeout=5 -o ServerAliveInterval=10 -o StrictHostKeyChecking=accept-new \
-        -o UserKnownHostsFile="$home/known_hosts" -o LogLevel=ERROR "$operator@$(address_of "$node")" "$@"
+        -o UserKnownHostsFile="$home/known_hosts" -o LogLevel=ERROR "$operator@$(address_of "$node")" "$@" 8>&-
 }
 
 forget_host_key() { [ ! -f "$home/known_hosts" ] || ssh-keygen -q -R "$(address_of "$1")" -f "$home/known_hosts" >/dev/null 2>&1 || true; }
 
 wait_for_ssh() { # NODE SECONDS
-    local waited=0
-    until on "$1" true </dev/null 2>/dev/null; do
-        [ "$waited" -lt "$2" ] || fail "$1 does not answer at $(address_of "$1") after $2 s: look at its console in VirtualBox"
-        sleep 2
-        waited=$((waited + 2))
-    done
+    keep_trying "$2" "$1 to answer by ssh" answers "$1" || fail "$1 does not answer at $(address_of "$1") after $2 s: look at its console in VirtualBox"
 }
+
+answers() { on "$1" true </dev/null 2>/dev/null; }
 
 send_code() {
     COPYFILE_DISABLE=1 tar -C "$project" -cf - --exclude='*.pyc' --exclude=__pycache__ \
@@ -110,13 +107,11 @@ in_cluster() {
 }
 
 wait_for_health() {
-    local waited=0
-    until in_cluster myqueue health --bootstrap BALANCER >/dev/null 2>&1; do
-        [ "$waited" -lt "$wait_seconds" ] || fail "not every broker and manager is alive after $wait_seconds s: scripts/vbox/cluster.sh status"
-        sleep 1
-        waited=$((waited + 1))
-    done
+    keep_trying "$wait_seconds" 'all brokers and managers to be alive' is_healthy ||
+        fail "not every broker and manager is alive after $wait_seconds s: scripts/vbox/cluster.sh status"
 }
+
+is_healthy() { in_cluster myqueue health --bootstrap BALANCER >/dev/null 2>&1; }
 
 # In order: the guest shuts down its services and itself. A machine that cannot be spoken to gets the power button.
 shut_down() {

@@ -115,6 +115,20 @@ def test_setup_takes_an_environment_that_pip_made(project: Path):
     assert (project / ".venv" / ".stamp").exists()
 
 
+def test_setup_makes_the_environment_anew_for_another_python(project: Path):
+    """After an upgrade of the system .venv leads to a Python for which nothing is installed in it."""
+    make_interpreter_of_this_run(project)
+    assert run(project / "scripts" / "use").returncode == 0
+    stamp, python = project / ".venv" / ".stamp", project / ".venv" / "bin" / "python"
+    before = stamp.read_text()
+    python.unlink()
+    python.write_text("#!/bin/sh\n[ $1 = -V ] && echo Python 3.99.0\n")
+    python.chmod(0o755)
+    done = run(project / "scripts" / "use")
+    assert (done.returncode, "it is not whole" in done.stderr) == (0, True), done.stderr
+    assert stamp.read_text() == before
+
+
 def test_setup_follows_the_requirements(project: Path):
     """When requirements.txt changes, what is there is checked again; what cannot be installed is an honest failure."""
     make_interpreter_of_this_run(project)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.vbox.computer import Computer
 from tests.support.vbox.vboxmanage import COMMANDS
+from tests.support.waiting import wait_until
 
 LONG = bool(os.environ.get("MYQUEUE_TEST_LONG"))
 SMALL = ("--brokers", 1, "--managers", 1, "--together", "--memory", 64)  # the base and one machine
@@ -93,6 +94,7 @@ def test_nobody_else_s_machines_and_networks_are_touched(computer: Computer):
     assert {"vboxnet0": "192.168.56.1"} == computer.world["interfaces"]
 
 
+@pytest.mark.timeout(150)
 def test_nodes_are_added_and_removed_and_data_are_not_deleted(computer: Computer):
     """What the cluster refuses to let go stays a machine; a killed machine is off at once."""
     up(computer)
@@ -107,10 +109,78 @@ def test_nodes_are_added_and_removed_and_data_are_not_deleted(computer: Computer
     assert computer.run("remove-broker", "broker-1").returncode == 1, "a manager is no broker alone"
     computer.must("kill", "broker-2")
     assert "poweroff" == computer.states()["myqueue-broker-2"]
+    assert computer.run("remove-broker", "broker-2", FAKE_VBOX_FAIL="unregistervm:after").returncode == 1, "cut short: its machine is gone"
     computer.must("remove-broker", "broker-2")
     assert ["myqueue-base", "myqueue-broker-1"] == sorted(computer.states())
+    assert computer.run("status").stdout.count("broker-") == 1
 
 
+@pytest.mark.timeout(150)
+def test_add_broker_cut_short_goes_on_with_the_same_broker(computer: Computer):
+    """Repeated, it does not add another one."""
+    up(computer)
+    for failing in ("clonevm", "startvm"):
+        assert computer.run("add-broker", FAKE_VBOX_FAIL=f"{failing}:after").returncode == 1
+    computer.must("add-broker")
+    assert ["myqueue-base", "myqueue-broker-1", "myqueue-broker-2"] == sorted(computer.states())
+    computer.must("add-broker")
+    assert "myqueue-broker-3" in computer.states()
+
+
+@pytest.mark.timeout(150)
+def test_an_upgrade_waits_for_each_machine(computer: Computer):
+    """The next one's services are not restarted before the cluster is well again."""
+    up(computer, "--brokers", 2)
+    (computer.world_folder / "ssh").unlink()
+    up(computer, "--brokers", 2)
+    told = ["provision" if "node.sh" in call["command"] else "health" for call in computer.by_ssh()
+            if "node.sh" in call["command"] or "myqueue health" in call["command"]]
+    assert ["health", "provision", "health", "provision", "health", "health"] == told
+
+
+@pytest.mark.timeout(150)
+def test_machines_of_which_only_some_went_back_do_not_start(computer: Computer):
+    """A restore that was cut short is run again first."""
+    up(computer, "--brokers", 2)
+    computer.must("snapshot", "monday")
+    assert computer.run("restore", "monday", FAKE_VBOX_FAIL="restore:after").returncode == 1
+    for words in (("up",), ("start", "broker-1"), ("add-broker",)):
+        refused = computer.run(*words)
+        assert (1, True) == (refused.returncode, "the restore of monday was cut short" in refused.stderr)
+    computer.must("restore", "monday")
+    assert {"running"} == set(computer.states().values()) - {"poweroff"}
+    computer.must("start", "broker-1")
+
+
+def test_waits_are_bounded_by_the_clock(computer: Computer):
+    """Not by how often is asked: one question may take as long as the whole wait."""
+    done = computer.run("up", "--image", computer.image, *SMALL, FAKE_SSH_FAIL="true", FAKE_SSH_SECONDS="2", MYQUEUE_VBOX_WAIT_SECONDS="2")
+    assert done.returncode == 1
+    assert ["true"] == [call["command"] for call in computer.by_ssh()]
+    assert "vbox: up: FAILED: myqueue-base does not answer at 192.168.61.9 after 2 s" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.timeout(150)
+def test_two_commands_are_kept_apart_and_a_killed_one_leaves_no_lock(computer: Computer):
+    """Nor do the machines that it started hold it."""
+    working = computer.start("up", "--image", computer.image, *SMALL, FAKE_SSH_FAIL="true", FAKE_SSH_SECONDS="30")
+    wait_until(lambda: (computer.world_folder / "ssh").exists(), timeout_seconds=30, what="the first question by ssh")
+    refused = computer.run("up", "--image", computer.image, *SMALL)
+    assert (1, True) == (refused.returncode, "another command is at work" in refused.stderr)
+    working.kill()
+    working.wait(10)
+    up(computer)
+
+
+@pytest.mark.timeout(150)
+def test_the_last_line_says_the_result(computer: Computer):
+    """Of every command, on standard error."""
+    assert "vbox: up: done" == up(computer).splitlines()[-1]
+    for words, last in ((("down",), "done"), (("restore", "nothing"), "FAILED: there is no snapshot nothing"), (("destroy", "--yes"), "done")):
+        assert f"vbox: {words[0]}: {last}" == computer.run(*words).stderr.splitlines()[-1]
+
+
+@pytest.mark.timeout(150)
 def test_a_snapshot_is_of_all_machines_stopped_and_is_restored_together(computer: Computer):
     """Cut short, it is begun anew; another set of machines is refused."""
     up(computer)
@@ -119,7 +189,7 @@ def test_a_snapshot_is_of_all_machines_stopped_and_is_restored_together(computer
     assert ["snapshot", "myqueue-broker-1", "delete", "monday"] in computer.calls()
     assert {"state": "poweroff"} == computer.world["vms"]["myqueue-broker-1"]["snapshots"]["monday"]
     assert "running" == computer.states()["myqueue-broker-1"]
-    assert "monday" == computer.must("snapshots").strip()
+    assert "monday\n" == computer.run("snapshots").stdout
     assert computer.run("snapshot", "monday").returncode == 1
     computer.must("restore", "monday")
     assert ["snapshot", "myqueue-broker-1", "restore", "monday"] in computer.calls()

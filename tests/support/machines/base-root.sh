@@ -6,7 +6,7 @@ usage() {
 usage: tests/support/machines/base-root.sh DIR
 
 Makes DIR a minimal Debian root like a fresh machine's: Python with venv, nothing more. Where packages come from is copied from this
-machine. A DIR that is whole already stays. Needs root and debootstrap.
+machine. A DIR that is whole already stays, one that was cut short is made anew. Needs root, debootstrap and unshare.
 HELP
 }
 
@@ -22,7 +22,8 @@ mkdir -p "$root"
 field() { cat /etc/apt/sources.list.d/*.sources 2>/dev/null | awk -v name="$1:" '$1 == name && !found { print $2; found = 1 }'; }
 mirror=$(field URIs) suite=$(field Suites)
 if [ -z "$mirror" ]; then read -r mirror suite < <(sed -n 's/\[[^]]*\] *//; s/^deb \([^ ]*\) \([^ ]*\).*/\1 \2/p' /etc/apt/sources.list); fi
-debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "${suite%% *}" "$root" "${mirror%% *}" >"$root.log" 2>&1 || {
+# In a mount namespace of its own: what it mounts below DIR is gone with it, however it ends, and does not stand in the way of the next one.
+unshare --mount debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates "${suite%% *}" "$root" "${mirror%% *}" >"$root.log" 2>&1 || {
     tail -n 5 "$root.log" >&2
     exit 1
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +17,7 @@ SOURCE = "/srv/myqueue"  # where the project's copy lies on a machine
 SECRETS = "/run/secrets-of-the-cluster"
 READY_SECONDS = 90.0
 CUT_SHORT_STEP_SECONDS = 0.25
+OWN_SETTING = "MYQUEUE_MANAGER_ELECTION_TIMEOUT_SECONDS=3"
 BALANCER_PORT, MANAGER_PORT, BROKER_PORT = 9092, 9094, 9095
 
 
@@ -48,19 +51,29 @@ class MachineCluster:
         return ",".join(self.bootstrap(number) for number in range(len(self.manager_machines)))
 
     def provision_cut_short(self, machine: Machine) -> int:
-        """Run node.sh and kill it with all that it started, a little later each time, until it gets to its end; how often it was killed."""
-        seconds = CUT_SHORT_STEP_SECONDS
-        machine.put(self.source, SOURCE)
+        """Run node.sh, cut short; how often it was killed."""
+        self._put(self.source, machine)
+        return self.cut_short(machine, self.command(machine))
+
+    @staticmethod
+    def cut_short(machine: Machine, command: str) -> int:
+        """Run a command and kill it with all that it started, a little later each time, until it gets to its end; how often it was killed."""
+        seconds, killed = CUT_SHORT_STEP_SECONDS, 0
+        while machine.code_of(f"timeout -s KILL {seconds:.2f} {command}"):
+            seconds, killed = seconds + max(CUT_SHORT_STEP_SECONDS, seconds / 8), killed + 1
+            assert seconds < READY_SECONDS, machine.sh(command)
+        return killed
+
+    def _put(self, source: Path, machine: Machine) -> None:
+        """What node.sh needs; and a setting of one's own, since here all machines share the cores of one."""
+        machine.put(source, SOURCE)
         machine.put(self._secrets, SECRETS)
-        while machine.code_of(f"timeout -s KILL {seconds:.2f} {self.command(machine)}"):
-            seconds += CUT_SHORT_STEP_SECONDS
-            assert seconds < READY_SECONDS, machine.sh(self.command(machine))
-        return round(seconds / CUT_SHORT_STEP_SECONDS) - 1
+        if machine in self.manager_machines:
+            machine.sh(f"mkdir -p /etc/myqueue && echo {OWN_SETTING} >/etc/myqueue/manager.local.env && chmod 600 /etc/myqueue/manager.local.env")
 
     def provision(self, machine: Machine, source: Path, *, check: bool = False) -> str:
         """Run node.sh of ``source`` on a machine; what it said."""
-        machine.put(source, SOURCE)
-        machine.put(self._secrets, SECRETS)
+        self._put(source, machine)
         return machine.sh(f"{self.command(machine)} {'--check' if check else ''} 2>&1")
 
     def command(self, machine: Machine) -> str:
@@ -99,6 +112,13 @@ class MachineCluster:
             return self._session.get(f"http://{machine.address}:{port}/readyz", timeout=2).status_code == 200
         except requests.RequestException:
             return False
+
+    def remove_broker(self, machine: Machine, *, timeout_seconds: float) -> subprocess.CompletedProcess[str]:
+        """Run remove_broker.py on the operator's machine."""
+        script = self.source / "scripts" / "provision" / "remove_broker.py"
+        words = ["--bootstrap", self.bootstrap(), "--host", machine.address, "--timeout-seconds", str(timeout_seconds)]
+        return subprocess.run([sys.executable, script, *words], env={**os.environ, "MYQUEUE_TOKEN": self.token}, capture_output=True, text=True,
+                              timeout=timeout_seconds + 60, check=False)
 
     def call(self, method: str, path: str, **arguments: object) -> requests.Response:
         """A call of the queue face at the first balancer that answers."""

@@ -9,10 +9,12 @@ from myqueue import MyConsumer, MyProducer
 from myqueue.client.admin import AdminClient
 from tests.support.machines.cluster import SOURCE
 from tests.support.machines.rehearse import Rehearsal
+from tests.support.waiting import wait_until
 
 TOPIC = "kept"
 BATCH = 2_000
 QUIET_SECONDS = 3.0
+WHOLE_SECONDS = 120.0
 BACKUP, WAL = "/var/backups/myqueue", "/var/lib/myqueue-wal"
 DISK = """runuser -u postgres -- psql -XAtq -d myqueue_broker_{number} -c 'SELECT disk_id FROM broker_identity'"""
 
@@ -44,7 +46,7 @@ class GoingBack(Rehearsal):
             self.audit()
         again = self.produce("after the restore")
         self.compare(sorted(before + after + again))
-        self.restore_one()
+        self.restore_one(sorted(before + after + again))
 
     def produce(self, name: str) -> list[bytes]:
         values = [f"{name} {number}".encode() for number in range(BATCH)]
@@ -72,15 +74,29 @@ class GoingBack(Rehearsal):
         for machine in machines:
             self._cluster.wait_until_ready(machine)
 
-    def restore_one(self) -> None:
+    def restore_one(self, expected: list[bytes]) -> None:
         """It must be another disk afterwards: with what it has forgotten it may not count."""
         machine = self._cluster.broker_machines[-1]
         disk = DISK.format(number=len(self._cluster.broker_machines))
         known = machine.sh(disk)
         machine.stop_services()
+        machine.sh("rm -rf /var/lib/postgresql/*/myqueue.before-restore")
         with self.timed("one machine restored alone"):
-            machine.sh("rm -rf /var/lib/postgresql/*/myqueue.before-restore")
-            machine.sh(f"{SOURCE}/scripts/provision/backup --restore {BACKUP} 2>&1")
+            killed = self._cluster.cut_short(machine, f"{SOURCE}/scripts/provision/backup --restore {BACKUP}")
+        self.figures["times that a restore was killed before it got to its end"] = killed
         if machine.sh(disk) == known:
             self.faults.append("a machine that was restored alone kept the identity of its disk")
         self.figures["identity after a restore alone"] = "a new disk"
+        with self.timed("the restored machine back among the others"):
+            machine.start_services()
+            self._cluster.wait_until_ready(machine)
+            self._cluster.wait_until_alive(len(self._cluster.broker_machines))
+            wait_until(self.is_whole, timeout_seconds=WHOLE_SECONDS, what="every partition to have all its replicas", interval_seconds=0.5)
+        self.compare(expected)
+
+    def is_whole(self) -> bool:
+        """Every manager votes, and no partition has fewer replicas than wanted."""
+        partitions = self._cluster.call("GET", "/v1/health").json()["partitions"]
+        members = self._cluster.call("GET", "/v1/managers").json()["managers"]
+        return all(member["voter"] for member in members) and not any(
+            partitions[trouble]["count"] for trouble in ("leaderless", "under_replicated", "without_majority"))

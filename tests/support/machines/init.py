@@ -21,13 +21,10 @@ DONE = Path("/run/init.done")  # its time is that of the last SIGUSR1 or SIGUSR2
 
 
 def read_unit(path: Path) -> dict[str, list[str]]:
-    """The [Service] section: every value of each name, in order."""
+    """Every value of each name, in order; no name is in two of the sections."""
     found: dict[str, list[str]] = {}
-    section = ""
     for line in path.read_text().splitlines():
-        if line.startswith("["):
-            section = line
-        elif section == "[Service]" and "=" in line and not line.startswith("#"):
+        if "=" in line and not line.startswith("#"):
             name, _, value = line.partition("=")
             found.setdefault(name, []).append(value)
     return found
@@ -52,6 +49,8 @@ class Service:
 
     def start(self) -> None:
         unit = self.unit
+        if any(Path(path.removeprefix("!")).exists() == path.startswith("!") for path in unit.get("AssertPathExists", [])):
+            return  # as systemd: it is not tried again either
         user = pwd.getpwnam(unit["User"][0])
         with open(f"/var/log/{self.name}.log", "ab") as log:
             self.process = subprocess.Popen(shlex.split(unit["ExecStart"][0]), cwd=unit["WorkingDirectory"][0], env=environment_of(unit), stdout=log,

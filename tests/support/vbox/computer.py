@@ -48,6 +48,11 @@ class Computer:
         return subprocess.run([str(COMMAND), *map(str, words)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL,
                               env={**self.environment, **environment})
 
+    def start(self, *words: object, **environment: str) -> subprocess.Popen[bytes]:
+        """A command that is left running; whoever starts it ends it."""
+        return subprocess.Popen([str(COMMAND), *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                env={**self.environment, **environment})
+
     def must(self, *words: object, **environment: str) -> str:
         """What a command says that has to end well."""
         done = self.run(*words, **environment)

@@ -1,13 +1,14 @@
 """A stand-in for ``ssh`` to the machines of the VBoxManage stand-in: answers where a machine runs that has the address by its seed.
 
 What it is told to do is written down in ``ssh`` of the folder FAKE_VBOX, a line a call: machine, bytes of standard input, command. A
-command that shuts the machine down does so. FAKE_SSH_FAIL is a piece of a command that fails.
+command that shuts the machine down does so. FAKE_SSH_FAIL is a piece of a command that fails, after FAKE_SSH_SECONDS where that is set.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # it is started as a program, without the project on its path
 import vboxmanage
@@ -34,6 +35,7 @@ def main(words: Sequence[str]) -> int:
     with open(os.path.join(vboxmanage.HOME, "ssh"), "a") as file:
         file.write(f"{names[0]}\t{received}\t{command}\n".replace("\n", " ", command.count("\n")))
     if os.environ.get("FAKE_SSH_FAIL", "\n") in command:
+        time.sleep(float(os.environ.get("FAKE_SSH_SECONDS", "0")))  # a connection that hangs
         print("failed on demand", file=sys.stderr)
         return 1
     if "systemctl poweroff" in command:

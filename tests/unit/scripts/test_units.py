@@ -23,6 +23,7 @@ def test_a_unit_starts_its_service_as_the_system_user_and_again_after_any_end(ro
     for line in (f"ExecStart=/opt/myqueue/current/.venv/bin/python -m {ROLES[role][0]}", "User=myqueue", "Restart=always", "StartLimitIntervalSec=0",
                  f"EnvironmentFile=/etc/myqueue/{role}.env", f"EnvironmentFile=-/etc/myqueue/{role}.local.env", "LogNamespace=myqueue", *HARDENING):
         assert line in unit
+    assert role == "balancer" or "AssertPathExists=!/etc/myqueue/restoring" in unit, "no start on a half-made restore"
     assert role == "balancer" or any(line.startswith("After=") and "postgresql.service" in line for line in unit)
 
 
