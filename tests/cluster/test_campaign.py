@@ -49,7 +49,7 @@ def test_a_broker_that_acknowledges_before_the_disk_is_found_out() -> None:
 @pytest.mark.timeout(240)
 def test_a_manager_that_forgets_its_vote_is_found_out() -> None:
     """The leader falls silent while the managers' links are slow: both others stand for election in one term, vote for each other, and both lead."""
-    slow = Fault("slow_managers", 1.0, 100.0, ("manager-1", "manager-2", "manager-3"), 0.25)
+    slow = Fault("slow_managers", 1.0, 100.0, ("manager-1", "manager-2", "manager-3"), 0.35)
     pauses = [Fault("pause_write_manager", 3.0 + 6.0 * number, 4.0, (WRITE_MANAGER,)) for number in range(16)]
     verdict = judged(Plan(seconds=100.0, seed=SEED, faults=(slow, *pauses), shape=Shape(SMALL, 3, "shared", ("vote_not_stored",)),
                           patience_seconds=PATIENCE_SECONDS, enough=lambda history: any(two_leaders(history))))
