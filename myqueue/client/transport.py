@@ -12,6 +12,7 @@ import json as jsonlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import requests
 import requests.auth
@@ -19,7 +20,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from ..clock import Clock, SystemClock
-from ..errors import InternalError, MyQueueError, OutcomeUnknownError, UnreachableError
+from ..errors import InternalError, MyQueueError, OutcomeUnknownError, UnauthorizedError, UnavailableError, UnreachableError
 from ..protocol import routes, signing, wire
 
 CONNECT_TIMEOUT_SECONDS = 2.0
@@ -147,13 +148,19 @@ def call(transport: Transport, method: str, url: str, *, json: Any = None, param
     """Send JSON, get JSON; an answer of 400 or above becomes the error its envelope names.
 
     Raises:
-        MyQueueError: what the server answered, or that it could not be reached.
+        MyQueueError: what the server answered, or that it could not be reached. Where a node refuses another's signature that is an
+            UnavailableError: whoever the call is made for has shown its own credentials, and can do nothing about a clock or a secret of ours.
     """
     head = {"Content-Type": "application/json", **(headers or {})} if json is not None else headers
     body = None if json is None else jsonlib.dumps(json).encode()
     answer = transport.request(method, url, params=params, headers=head, body=body,
                                read_timeout_seconds=read_timeout_seconds, repeatable=repeatable)
-    raise_for(answer)
+    try:
+        raise_for(answer)
+    except UnauthorizedError as error:
+        if not urlsplit(url).path.startswith(routes.INTERNAL):
+            raise
+        raise UnavailableError(f"{_host(url)} does not take this node's signature: {error.message}; nothing was done") from error
     return answer.json() if answer.body else {}
 
 

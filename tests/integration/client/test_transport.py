@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from myqueue.client.transport import RequestsTransport
-from myqueue.errors import OutcomeUnknownError, UnreachableError
+from myqueue.client.transport import RequestsTransport, call
+from myqueue.errors import OutcomeUnknownError, UnauthorizedError, UnavailableError, UnreachableError
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -71,3 +72,17 @@ def test_where_nobody_listens_nothing_was_sent(transport: RequestsTransport) -> 
         port = taken.getsockname()[1]
     with pytest.raises(UnreachableError):
         transport.request("POST", f"http://127.0.0.1:{port}/x", body=b"a", repeatable=True)
+
+
+REFUSAL = json.dumps({"error": {"code": "unauthorized", "message": "the signature's time is more than 60 s from this node's clock"}}).encode()
+
+
+def test_a_signature_that_another_node_refuses_is_not_the_client_s_fault(transport: RequestsTransport) -> None:
+    """The clock of one of them is wrong: clients whose calls they pass on are told to come again, not to show other credentials."""
+    refused = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: %d\r\n\r\n%b" % (len(REFUSAL), REFUSAL)
+    with server([refused, refused]) as (url, _):
+        with pytest.raises(UnavailableError, match=r"does not take this node's signature: .* clock; nothing was done") as told:
+            call(transport, "POST", url.replace("/x", "/internal/propose"), json={})
+        assert (told.value.status, told.value.outcome) == (503, "not_done")
+        with pytest.raises(UnauthorizedError):
+            call(transport, "GET", url.replace("/x", "/v1/topics"))
