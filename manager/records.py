@@ -25,6 +25,7 @@ T = TypeVar("T")
 TURNS_KEPT = 100_000
 LEADER_WAIT_SECONDS = 2.0  # for a partition's next leader; with the last call the answer comes within 3 s
 LEADER_AGAIN_SECONDS = 0.1
+REPEATABLE_SECONDS = 4.0  # later a request with a request_id takes nothing any more: it may have been repeated, and answered elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +84,20 @@ class Records:
         Raises:
             UnknownTopicError, UnknownPartitionError, UnknownConsumerError: nothing was handed out.
             OutcomeUnknownError: a message may have been handed out; no other partition was tried.
-            UnavailableError: no message was found where it could be looked, and somewhere it could not.
+            UnavailableError: no message was found where it could be looked, and somewhere it could not; or this manager was held up
+                for so long that the call may have been repeated meanwhile. Nothing was handed out.
         """
+        began, end = self._clock.monotonic(), None  # in one partition alone the same request gets the same message, however late
         topic, rows = self._for_consumer(consumer_id, topic_name, partition)
         if partition is None and len(rows) > 1:
             if request_id is not None:
+                end = began + REPEATABLE_SECONDS
                 known = self._handed_out_before(topic, rows, consumer_id, request_id)
                 if known is not None:
                     return known
             first = self._turn("consume", consumer_id, topic.topic_id) % len(rows)
             rows = (*rows[first:], *rows[:first])
-        return self._first_of(topic, rows, consumer_id, request_id)
+        return self._first_of(topic, rows, {"consumer": consumer_key(consumer_id), "request_id": request_id}, consumer_id, end)
 
     def sizes(self, *, consumer_id: int, topic_name: str, partition: int | None = None) -> list[tuple[int, int]]:
         """(partition, messages that this consumer has not read), of one partition or of all. Raises like ``consume``."""
@@ -131,25 +135,25 @@ class Records:
         self._book.heard("consumer", consumer_id)
         return topic, rows
 
-    def _first_of(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int, request_id: str | None) -> Consumed | None:
+    def _first_of(self, topic: Topic, rows: Sequence[PartitionRow], body: dict[str, Any], consumer_id: int, end: float | None) -> Consumed | None:
         """From the first partition that has something: the one whose turn it is is asked at once, the others only if they have."""
         failures: list[MyQueueError] = []
-        found = self._try_dequeue(topic, rows[0], consumer_id, request_id, failures)
+        found = self._try_dequeue(topic, rows[0], body, end, failures)
         rest = rows[1:]
         if found is None and len(rest) > 1:
             sizes, unknown = self._ask_sizes(topic, rest, consumer_id)
             failures += unknown
             rest = [row for row in rest if sizes.get(row.partition)]
         for row in rest:
-            found = found or self._try_dequeue(topic, row, consumer_id, request_id, failures)
+            found = found or self._try_dequeue(topic, row, body, end, failures)
         if found is None and failures:
             raise failures[0]
         return found
 
-    def _try_dequeue(self, topic: Topic, row: PartitionRow, consumer_id: int, request_id: str | None,
-                     failures: list[MyQueueError]) -> Consumed | None:
+    def _try_dequeue(self, topic: Topic, row: PartitionRow, body: dict[str, Any], end: float | None, failures: list[MyQueueError]) -> Consumed | None:
+        self._check_in_time(end)
         try:
-            return self._dequeue(topic, row, {"consumer": consumer_key(consumer_id), "request_id": request_id})
+            return self._dequeue(topic, row, body, end)
         except OutcomeUnknownError:
             raise  # a second message may not be handed out for it
         except MyQueueError as error:
@@ -172,12 +176,20 @@ class Records:
                 raise UnavailableError(f"whether this request was answered before cannot be told now: {outcome.message}", **outcome.details)
         return None
 
-    def _dequeue(self, topic: Topic, row: PartitionRow, body: dict[str, Any]) -> Consumed | None:
-        answer = self._at_leader(topic, row, lambda broker_id, address: self._brokers.dequeue(broker_id, address, partition_id(row), body))
+    def _dequeue(self, topic: Topic, row: PartitionRow, body: dict[str, Any], end: float | None = None) -> Consumed | None:
+        def ask(broker_id: int, address: NodeAddress) -> dict[str, Any]:
+            self._check_in_time(end)
+            return self._brokers.dequeue(broker_id, address, partition_id(row), body)
+
+        answer = self._at_leader(topic, row, ask)
         if answer.get("empty"):
             return None
         value = {name: answer[name] for name in ("value", "value_base64") if name in answer}
         return Consumed(topic.name, row.partition, answer["offset"], answer["timestamp"], value)
+
+    def _check_in_time(self, end: float | None) -> None:
+        if end is not None and self._clock.monotonic() >= end:
+            raise OverloadedError("this manager was held up, and the request may have been repeated meanwhile: nothing was handed out by it")
 
     def _ask_sizes(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int) -> tuple[dict[int, int], list[MyQueueError]]:
         """Unread messages by partition, one call a broker; and the errors of brokers that did not say."""

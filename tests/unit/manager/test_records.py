@@ -1,0 +1,65 @@
+"""A consume that may be repeated, on a manager that is held up in the middle of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from db.metadata_store import BrokerRow, CatalogueRows, PartitionRow, TopicRow
+from manager.catalogue import Catalogue
+from manager.records import REPEATABLE_SECONDS, Records
+from myqueue.errors import OverloadedError
+from myqueue.testing import ManualClock
+
+ROWS = tuple(PartitionRow(7, number, 1, 1, "ACTIVE", 1, {"1": "d1"}) for number in (0, 1, 2))
+CATALOGUE = Catalogue.of(CatalogueRows("cluster", 12, (), (BrokerRow(1, "d1", "h", 80, "ACTIVE", {}),), (TopicRow(7, "t", 1, {}, 0),), ROWS))
+
+
+class Broker:
+    """Leads all partitions and holds a message in each; a hook is called before it says what it knows of a request."""
+
+    def __init__(self, before_it_says: Callable[[], object]) -> None:
+        self._before, self.handed_out = before_it_says, 0
+
+    def dequeue(self, _id: int, _address: object, _partition: object, body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("known_only"):
+            self._before()
+            return {"empty": True}
+        self.handed_out += 1
+        return {"offset": 0, "timestamp": 0, "value": "x"}
+
+    def each(self, calls: list[Callable[[], Any]]) -> list[Any]:
+        return [call() for call in calls]
+
+
+def records(broker: Broker, clock: ManualClock) -> Records:
+    replica = SimpleNamespace(certain=lambda look: look(CATALOGUE), catalogue=lambda: CATALOGUE, check_consumer=lambda *_: None)
+    signals = SimpleNamespace(stamp=lambda key: 0, wait=lambda key, stamp, timeout_seconds: clock.advance(timeout_seconds))
+    return Records(replica=replica, brokers=broker, book=SimpleNamespace(heard=lambda *_: None), clock=clock, signals=signals)  # type: ignore[arg-type]
+
+
+def test_a_manager_that_was_held_up_hands_nothing_out():
+    """The caller has long asked another manager the same, and got a message there."""
+    clock = ManualClock()
+    broker = Broker(lambda: clock.advance(REPEATABLE_SECONDS / 2))  # asked of three partitions
+    with pytest.raises(OverloadedError, match="nothing was handed out"):
+        records(broker, clock).consume(consumer_id=1, topic_name="t", request_id="r")
+    assert broker.handed_out == 0
+
+
+def test_a_manager_that_was_not_hands_one_message_out():
+    clock = ManualClock()
+    broker = Broker(lambda: clock.advance(REPEATABLE_SECONDS / 4))
+    assert records(broker, clock).consume(consumer_id=1, topic_name="t", request_id="r").value == {"value": "x"}
+    assert broker.handed_out == 1
+
+
+def test_without_a_request_id_nobody_repeats():
+    """At most once: how long it takes does not matter."""
+    clock = ManualClock()
+    broker = Broker(lambda: pytest.fail("nothing is known of a request without a name"))
+    made = records(broker, clock)
+    assert made.consume(consumer_id=1, topic_name="t") is not None
