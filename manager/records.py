@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from zlib import crc32
 
 from db.metadata_store import PartitionRow
 from manager.brokers import Brokers
@@ -95,7 +96,9 @@ class Records:
                 known = self._handed_out_before(topic, rows, consumer_id, request_id)
                 if known is not None:
                     return known
-            first = self._turn("consume", consumer_id, topic.topic_id) % len(rows)
+                first = crc32(request_id.encode()) % len(rows)  # two attempts at the same time begin at the same partition, which gives both the same
+            else:
+                first = self._turn("consume", consumer_id, topic.topic_id) % len(rows)
             rows = (*rows[first:], *rows[:first])
         return self._first_of(topic, rows, {"consumer": consumer_key(consumer_id), "request_id": request_id}, consumer_id, end)
 

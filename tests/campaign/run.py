@@ -89,16 +89,16 @@ class _Campaign:
             self._history.healed_at = self._now()
             self._say(f"{self._now() - first:6.1f} s  healed")
             self._drain()
+            self.end()
             observe.look(self._lab, self._history, list(TOPICS))
         else:
             self._say(f"not ready {HEAL_SECONDS:.0f} s after the last fault: {', '.join(self._lab.unready())}")
         self._history.ended_at = self._now()
 
     def end(self) -> None:
-        """Whatever happened: no thread is left behind."""
+        """Whatever happened: no thread is left behind. The last look comes after it, so that it sees all that was done."""
         clients = [*self._producers, *self._readers, *self._others]
-        for client in clients:
-            client.ask_to_end()
+        self._producers, self._readers, self._others = [], [], []
         _finish(clients)
 
     # --- before ---

@@ -12,6 +12,7 @@ from db.metadata_store import BrokerRow, CatalogueRows, PartitionRow, TopicRow
 from manager.catalogue import Catalogue
 from manager.records import REPEATABLE_SECONDS, Records
 from myqueue.errors import OverloadedError
+from myqueue.protocol.types import PartitionId
 from myqueue.testing import ManualClock
 
 ROWS = tuple(PartitionRow(7, number, 1, 1, "ACTIVE", 1, {"1": "d1"}) for number in (0, 1, 2))
@@ -23,12 +24,14 @@ class Broker:
 
     def __init__(self, before_it_says: Callable[[], object]) -> None:
         self._before, self.handed_out = before_it_says, 0
+        self.partitions: list[int] = []
 
-    def dequeue(self, _id: int, _address: object, _partition: object, body: dict[str, Any]) -> dict[str, Any]:
+    def dequeue(self, _id: int, _address: object, partition: PartitionId, body: dict[str, Any]) -> dict[str, Any]:
         if body.get("known_only"):
             self._before()
             return {"empty": True}
         self.handed_out += 1
+        self.partitions.append(partition.partition)
         return {"offset": 0, "timestamp": 0, "value": "x"}
 
     def each(self, calls: list[Callable[[], Any]]) -> list[Any]:
@@ -55,6 +58,21 @@ def test_a_manager_that_was_not_hands_one_message_out():
     broker = Broker(lambda: clock.advance(REPEATABLE_SECONDS / 4))
     assert records(broker, clock).consume(consumer_id=1, topic_name="t", request_id="r").value == {"value": "x"}
     assert broker.handed_out == 1
+
+
+def test_attempts_under_way_at_once_begin_at_the_same_partition():
+    """Neither knows of the other; the partition does, and gives both the same. Requests of other ids begin elsewhere."""
+    begun = []
+    for number in range(8):
+        broker, clock = Broker(lambda: None), ManualClock()
+        for manager in (records(broker, clock), records(broker, clock)):
+            for _ in range(number):  # each has served others before
+                manager.consume(consumer_id=1, topic_name="t")
+            broker.partitions.clear()
+            manager.consume(consumer_id=1, topic_name="t", request_id=f"r{number}")
+            begun.append(broker.partitions[0])
+    assert begun[::2] == begun[1::2]
+    assert set(begun) == {0, 1, 2}
 
 
 def test_without_a_request_id_nobody_repeats():
