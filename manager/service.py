@@ -71,8 +71,7 @@ class ManagerService:
         """
         name, config = check_topic_name(name), checked_config(config)
         created = self._proposer.propose(commands.CreateReplicatedTopic(name, partitions, replication_factor, config))
-        with _once_done(f"topic '{name}' is created"):
-            self._have_appointed([name])
+        self._have_appointed([name])
         return created if created["replication_factor"] != 2 else {**created, "warning": TWO_REPLICAS}
 
     def delete_topic(self, name: str) -> dict[str, Any]:
@@ -82,8 +81,7 @@ class ManagerService:
     def add_partition(self, name: str) -> int:
         """One partition more; its number. Raises like ``create_topic``."""
         partition = self._proposer.propose(commands.AddPartition(check_topic_name(name)))["partition"]
-        with _once_done(f"partition {partition} of topic '{name}' is added"):
-            self._have_appointed([name])
+        self._have_appointed([name])
         return partition
 
     # --- registrations ---
@@ -93,9 +91,8 @@ class ManagerService:
         self._check_names(names)
         there = self._replica.catalogue().topics
         made = self._proposer.propose(commands.RegisterProducers(tuple(names), create, replicate=True))["producers"]
-        with _once_done("the producers are registered"):
-            self._have_appointed([name for name in made if name not in there])
-            self._appoint([there[name] for name in made if name in there])  # one that another call creates just now; a failure is not ours
+        self._have_appointed([name for name in made if name not in there])
+        self._appoint([there[name] for name in made if name in there])  # one that another call creates just now; a failure is not ours
         ids = {name: registration["producer_id"] for name, registration in made.items()}
         for producer_id in ids.values():
             self._book.heard("producer", producer_id)
@@ -263,7 +260,11 @@ class ManagerService:
     # --- appointments ---
 
     def _have_appointed(self, names: Sequence[str]) -> None:
-        """Wait, bounded, until the leaders of these topics have taken their partitions."""
+        """Wait, bounded, until the leaders of these topics, which are created, have taken their partitions.
+
+        Raises:
+            OutcomeUnknownError: not all have, or what this manager knows could not be looked at.
+        """
         end = self._clock.monotonic() + self._appoint_timeout_seconds
         while names:
             failure = self._appoint_all(names)
@@ -288,7 +289,10 @@ class ManagerService:
 
     def _appoint(self, topics: Sequence[Topic]) -> MyQueueError | None:
         """Tell every leader that is not known to have taken its partitions, one call a broker; the first failure."""
-        catalogue = self._replica.catalogue()
+        try:
+            catalogue = self._replica.catalogue()
+        except UnavailableError as error:
+            return error
         groups: dict[int, list[tuple[Topic, PartitionRow]]] = {}
         for topic in topics:
             for row in topic.partitions:

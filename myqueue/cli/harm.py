@@ -80,14 +80,14 @@ def _leading_broker(cluster: Cluster, topics: Sequence[str]) -> str:
             raise UnavailableError("no partition has a leader that could be killed")
         leader = max(sorted(set(leaders)), key=leaders.count)
         port = next(broker["port"] for broker in admin.brokers() if broker["broker_id"] == leader)
-    return _name(cluster, lambda node: node["kind"] == "broker" and str(node["url"]).endswith(f":{port}"))
+    return _node_where(cluster, lambda node: node["kind"] == "broker" and str(node["url"]).endswith(f":{port}"))
 
 
 def _write_manager(cluster: Cluster) -> str:
-    return _name(cluster, lambda node: (node.get("raft") or {}).get("state") == "leader")
+    return _node_where(cluster, lambda node: (node.get("raft") or {}).get("state") == "leader")
 
 
-def _name(cluster: Cluster, is_it: Callable[[Mapping[str, Any]], bool]) -> str:
+def _node_where(cluster: Cluster, is_it: Callable[[Mapping[str, Any]], bool]) -> str:
     for node in cluster.status()["nodes"]:
         if is_it(node):
             return str(node["name"])

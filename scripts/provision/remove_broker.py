@@ -105,7 +105,7 @@ def remove(cluster: Cluster, host: str, port: int, *, timeout_seconds: float) ->
         NotNowError: not done in time; a drain that was asked for goes on.
     """
     end = time.monotonic() + timeout_seconds
-    told_at, drained, broker, why = -TELL_SECONDS, False, None, ""
+    told_at, drained, removed, broker, why = -TELL_SECONDS, False, False, None, ""
     while True:
         try:
             found = cluster.broker_at(host, port)
@@ -115,10 +115,11 @@ def remove(cluster: Cluster, host: str, port: int, *, timeout_seconds: float) ->
             if not drained:
                 cluster.drain(broker.broker_id, draining=True)
                 drained = True
-            if broker.partitions == 0:
+            if broker.partitions == 0 and not removed:
                 cluster.remove(broker.broker_id)
-                continue  # and see that it is gone
-            why = f"broker {broker.broker_id} is being drained and still holds {broker.partitions} partition(s)"
+                removed = True  # and see that it is gone
+            why = (f"broker {broker.broker_id} is removed and still listed" if removed else
+                   f"broker {broker.broker_id} is being drained and still holds {broker.partitions} partition(s)")
         except NotNowError as error:
             why = str(error)
         now = time.monotonic()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
+
+from tests.simulation.run import Result
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,11 @@ class Mutant:
             for path, broken in self.patches:
                 stack.enter_context(patch(path, broken))
             yield self.kinds
+
+    def first_violation(self, run: Callable[[int, Any], Result], seeds: int) -> str | None:
+        """What is found within so many seeds, each run with the classes it is given."""
+        with self.planted() as kinds:
+            return next((result.violation for seed in range(seeds) if (result := run(seed, kinds)).violation), None)
 
 
 UNCHANGED = Mutant("", "")

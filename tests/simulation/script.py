@@ -28,6 +28,10 @@ class Script(ABC):
     folder: ClassVar[Path]
     world: Any  # set by the first command
 
+    @abstractmethod
+    def __init__(self, kinds: Any = None) -> None:
+        """``kinds``: the world's classes to run with; its own without."""
+
     @classmethod
     def files(cls) -> list[Path]:
         """All scenarios of this kind."""
@@ -44,6 +48,11 @@ class Script(ABC):
                 path.write_text(after)
                 changed += 1
         return changed
+
+    @classmethod
+    def play(cls, name: str, kinds: Any = None) -> str:
+        """The file of that name with the traces as they are with these classes. Raises as ``run``."""
+        return cls(kinds).run((cls.folder / f"{name}.txt").read_text())
 
     def run(self, text: str) -> str:
         """The file with the traces as they are now.

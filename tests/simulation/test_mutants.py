@@ -48,8 +48,7 @@ def test_every_mutant_has_somebody_who_notices() -> None:
 @pytest.mark.parametrize("name", BY_SEEDS)
 def test_random_schedules_notice(name: str) -> None:
     """Within so many seeds an invariant fails, and it is the one that the missing rule protects."""
-    with MUTANTS[name].planted() as kinds:
-        found = next((result.violation for seed in range(SEEDS_MAX) if (result := run_seed(seed, Options(), kinds)).violation), None)
+    found = MUTANTS[name].first_violation(lambda seed, kinds: run_seed(seed, Options(), kinds), SEEDS_MAX)
     assert found is not None, f"{SEEDS_MAX} seeds without {MUTANTS[name].rule!r}, and nothing is noticed"
     assert any(part in found for part in BY_SEEDS[name].split("|")), found
 
@@ -58,6 +57,5 @@ def test_random_schedules_notice(name: str) -> None:
 def test_its_directed_scenario_notices(name: str) -> None:
     """What random search finds rarely has a schedule of its own; without the mutant it passes (see test_scenarios)."""
     scenario, expected = BY_SCENARIO[name]
-    text = (Scenario.folder / f"{scenario}.txt").read_text()
     with MUTANTS[name].planted() as kinds, pytest.raises(Violation, match=expected):
-        Scenario(kinds).run(text)
+        Scenario.play(scenario, kinds)

@@ -68,8 +68,7 @@ def test_every_mutant_has_somebody_who_notices() -> None:
 @pytest.mark.parametrize("name", BY_SEEDS)
 def test_a_rule_taken_out_is_noticed(name: str) -> None:
     """Within so many seeds an invariant fails, and it is one that the missing rule protects."""
-    with MUTANTS[name].planted() as kinds:
-        found = next((result.violation for seed in range(SEEDS_MAX) if (result := run_seed(seed, kinds=kinds)).violation), None)
+    found = MUTANTS[name].first_violation(lambda seed, kinds: run_seed(seed, kinds=kinds), SEEDS_MAX)
     assert found is not None, f"{SEEDS_MAX} seeds without {MUTANTS[name].rule!r}, and nothing is noticed"
     assert re.search(BY_SEEDS[name], found), found
 
@@ -78,9 +77,8 @@ def test_a_rule_taken_out_is_noticed(name: str) -> None:
 def test_its_directed_scenario_notices(name: str) -> None:
     """What random search finds rarely has a schedule of its own; without the mutant it passes (see test_scenarios)."""
     scenario, expected = BY_SCENARIO[name]
-    text = (Scenario.folder / f"{scenario}.txt").read_text()
     with MUTANTS[name].planted() as kinds, pytest.raises(Violation, match=expected):
-        Scenario(kinds).run(text)
+        Scenario.play(scenario, kinds)
 
 
 def test_a_seed_is_a_schedule() -> None:

@@ -94,7 +94,6 @@ def test_nobody_else_s_machines_and_networks_are_touched(computer: Computer):
     assert {"vboxnet0": "192.168.56.1"} == computer.world["interfaces"]
 
 
-@pytest.mark.timeout(150)
 def test_nodes_are_added_and_removed_and_data_are_not_deleted(computer: Computer):
     """What the cluster refuses to let go stays a machine; a killed machine is off at once."""
     up(computer)
@@ -115,7 +114,6 @@ def test_nodes_are_added_and_removed_and_data_are_not_deleted(computer: Computer
     assert computer.run("status").stdout.count("broker-") == 1
 
 
-@pytest.mark.timeout(150)
 def test_add_broker_cut_short_goes_on_with_the_same_broker(computer: Computer):
     """Repeated, it does not add another one."""
     up(computer)
@@ -127,7 +125,6 @@ def test_add_broker_cut_short_goes_on_with_the_same_broker(computer: Computer):
     assert "myqueue-broker-3" in computer.states()
 
 
-@pytest.mark.timeout(150)
 def test_an_upgrade_waits_for_each_machine(computer: Computer):
     """The next one's services are not restarted before the cluster is well again."""
     up(computer, "--brokers", 2)
@@ -138,7 +135,6 @@ def test_an_upgrade_waits_for_each_machine(computer: Computer):
     assert ["health", "provision", "health", "provision", "health", "health"] == told
 
 
-@pytest.mark.timeout(150)
 def test_machines_of_which_only_some_went_back_do_not_start(computer: Computer):
     """A restore that was cut short is run again first."""
     up(computer, "--brokers", 2)
@@ -160,7 +156,6 @@ def test_waits_are_bounded_by_the_clock(computer: Computer):
     assert "vbox: up: FAILED: myqueue-base does not answer at 192.168.61.9 after 2 s" in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.timeout(150)
 def test_two_commands_are_kept_apart_and_a_killed_one_leaves_no_lock(computer: Computer):
     """Nor do the machines that it started hold it."""
     working = computer.start("up", "--image", computer.image, *SMALL, FAKE_SSH_FAIL="true", FAKE_SSH_SECONDS="30")
@@ -172,7 +167,6 @@ def test_two_commands_are_kept_apart_and_a_killed_one_leaves_no_lock(computer: C
     up(computer)
 
 
-@pytest.mark.timeout(150)
 def test_the_last_line_says_the_result(computer: Computer):
     """Of every command, on standard error."""
     assert "vbox: up: done" == up(computer).splitlines()[-1]
@@ -180,7 +174,6 @@ def test_the_last_line_says_the_result(computer: Computer):
         assert f"vbox: {words[0]}: {last}" == computer.run(*words).stderr.splitlines()[-1]
 
 
-@pytest.mark.timeout(150)
 def test_a_snapshot_is_of_all_machines_stopped_and_is_restored_together(computer: Computer):
     """Cut short, it is begun anew; another set of machines is refused."""
     up(computer)

@@ -27,7 +27,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 SAMPLE = PROJECT / "scripts" / "sample"
 CUT_SECONDS = 8.0
 DRAIN_SECONDS = 180.0
-SPARK_SECONDS = 900
+SPARK_SECONDS = 300
 UNITS = "/etc/systemd/system/myqueue-*.service"
 
 

@@ -38,8 +38,13 @@ class Broker:
         return [call() for call in calls]
 
 
-def records(broker: Broker, clock: ManualClock) -> Records:
-    replica = SimpleNamespace(certain=lambda look: look(CATALOGUE), catalogue=lambda: CATALOGUE, check_consumer=lambda *_: None)
+def records(broker: Broker, clock: ManualClock, *, held_up_seconds: float = 0.0) -> Records:
+    """A manager that is held up for so long after a request came."""
+    def certain(look: Callable[[Catalogue], Any]) -> Any:
+        clock.advance(held_up_seconds)
+        return look(CATALOGUE)
+
+    replica = SimpleNamespace(certain=certain, catalogue=lambda: CATALOGUE, check_consumer=lambda *_: None)
     signals = SimpleNamespace(stamp=lambda key: 0, wait=lambda key, stamp, timeout_seconds: clock.advance(timeout_seconds))
     return Records(replica=replica, brokers=broker, book=SimpleNamespace(heard=lambda *_: None), clock=clock, signals=signals)  # type: ignore[arg-type]
 
@@ -75,9 +80,9 @@ def test_attempts_under_way_at_once_begin_at_the_same_partition():
     assert set(begun) == {0, 1, 2}
 
 
-def test_without_a_request_id_nobody_repeats():
-    """At most once: how long it takes does not matter."""
-    clock = ManualClock()
-    broker = Broker(lambda: pytest.fail("nothing is known of a request without a name"))
-    made = records(broker, clock)
-    assert made.consume(consumer_id=1, topic_name="t") is not None
+@pytest.mark.parametrize("named", [{}, {"request_id": "r", "partition": 1}], ids=["without a request_id", "in one partition"])
+def test_where_a_repetition_takes_nothing_more_it_may_take_long(named: dict[str, Any]):
+    """Without a name nobody repeats it; in one partition the same name gets the same message."""
+    broker = Broker(lambda: pytest.fail("nobody has to be asked"))
+    assert records(broker, ManualClock(), held_up_seconds=2 * REPEATABLE_SECONDS).consume(consumer_id=1, topic_name="t", **named) is not None
+    assert broker.handed_out == 1

@@ -77,6 +77,14 @@ def test_a_drain_that_does_not_end_is_given_up_by_the_clock():
     assert ["drain 4"] == cluster.calls
 
 
+def test_one_that_stays_on_the_list_is_removed_once_and_given_up_by_the_clock():
+    """A list may be older than the removal."""
+    cluster = FakeCluster(Broker(4, 0))
+    with pytest.raises(NotNowError, match="not done after 30 s: broker 4 is removed and still listed"):
+        remove(cluster, 30)
+    assert ["drain 4", "remove 4"] == cluster.calls
+
+
 def test_a_refusal_ends_it_at_once_and_nothing_is_removed():
     cluster = FakeCluster(Broker(4, 2), fails={"drain": [RefusedError("would lose their messages")]})
     with pytest.raises(RefusedError, match="would lose"):
