@@ -18,7 +18,7 @@ from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.node.transport import Peers
 from myqueue.clock import Clock
-from myqueue.errors import MyQueueError, NotFoundError, StaleMetadataError, UnknownConsumerError, UnknownProducerError
+from myqueue.errors import MyQueueError, NotFoundError, NotLeaderError, StaleMetadataError, UnknownConsumerError, UnknownProducerError
 
 T = TypeVar("T")
 REGISTRATIONS_KEPT = 100_000
@@ -89,15 +89,24 @@ class Replica:
         Raises:
             StaleMetadataError: it could not be confirmed, or not applied, in time.
         """
-        if self._role.is_write_manager:
-            self.require(self.confirmed_index())
-        else:
-            self._catch_up()
+        end = self._clock.monotonic() + self._wait_seconds
+        while True:
+            stamp = self._signals.stamp(sig.CATALOGUE)
+            try:
+                index = self._fresh_index()
+                break
+            except MyQueueError as error:  # an election, or the one that led handed over just now: the next leader is asked
+                left = end - self._clock.monotonic()
+                if left <= 0 or not error.retriable:
+                    raise StaleMetadataError(f"this manager does not know it and cannot ask the write manager: {error.message}") from error
+            self._signals.wait(sig.CATALOGUE, stamp, min(left, READ_AGAIN_SECONDS))
+        self.require(index)
 
     def confirmed_index(self) -> int:
         """On the leader: an index that holds all that was committed when this was called, confirmed by a round of a majority.
 
         Raises:
+            NotLeaderError: this manager does not lead, or no longer: known at once, so that there is time to ask the one that does.
             StaleMetadataError: no majority confirmed in time that this manager leads.
         """
         end = self._clock.monotonic() + self._wait_seconds
@@ -108,6 +117,8 @@ class Replica:
             confirmed, index = self._role.confirmed_read()
             if confirmed >= asked:
                 return index
+            if not self._role.is_write_manager:
+                raise NotLeaderError("this manager does not lead: another one confirms what was committed")
             self._signals.give(sig.DRIVE)
             if not self._signals.wait(sig.READ_CONFIRMED, stamp, READ_AGAIN_SECONDS):
                 self._signals.give(sig.READ)
@@ -186,17 +197,8 @@ class Replica:
         self._cached = (stamp, catalogue)
         return catalogue
 
-    def _catch_up(self) -> None:
-        """Ask the leader how far it is, and wait for that; an election is waited for too."""
-        end = self._clock.monotonic() + self._wait_seconds
-        while True:
-            stamp = self._signals.stamp(sig.CATALOGUE)
-            try:
-                index = self._peers.heartbeats(self._role.require_leader(), [], fresh=True).version
-                break
-            except MyQueueError as error:
-                left = end - self._clock.monotonic()
-                if left <= 0 or not error.retriable:
-                    raise StaleMetadataError(f"this manager does not know it and cannot ask the write manager: {error.message}") from error
-            self._signals.wait(sig.CATALOGUE, stamp, min(left, READ_AGAIN_SECONDS))
-        self.require(index)
+    def _fresh_index(self) -> int:
+        """An index that holds all that was committed when this was called, by this manager where it leads, else by the one that does."""
+        if self._role.is_write_manager:
+            return self.confirmed_index()
+        return self._peers.heartbeats(self._role.require_leader(), [], fresh=True).version

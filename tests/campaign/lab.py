@@ -50,8 +50,10 @@ class Lab:
         self.nodes = Nodes(spec.broker_names(), spec.manager_names(), spec.postgres_names())
         self._clock_folder = folder / "clocks"
         self._clock_folder.mkdir(exist_ok=True)
-        self._ports = {name: switchboard.add(name, port) for name, port in _service_ports(saved).items()}
-        self._database_ports = {name: switchboard.add(f"{name}.database", saved.ports[spec.postgres_of(name)]) for name in spec.database_nodes()}
+        taken = {*saved.ports.values(), *saved.balancer_ports}  # nobody listens there yet
+        self._ports = {name: switchboard.add(name, port, taken=taken) for name, port in _service_ports(saved).items()}
+        self._database_ports = {name: switchboard.add(f"{name}.database", saved.ports[spec.postgres_of(name)], taken=taken)
+                                for name in spec.database_nodes()}
         places = bare.folder.places(saved, None)
         login = f"{places.prefix}_owner:{quote(places.owner_password, safe='')}"
         environment = {}

@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import socket
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from myqueue.supervisor.folder import PORTS
+from myqueue.supervisor.folder import pick_port
 from myqueue.supervisor.plan import MARK
 from tests.campaign.schedule import ANYONE
 
@@ -91,11 +90,15 @@ class Switchboard:
 
     # --- relays ---
 
-    def add(self, name: str, target_port: int) -> int:
-        """Put a relay before a node's port; the port to call instead."""
+    def add(self, name: str, target_port: int, *, taken: Collection[int] = ()) -> int:
+        """Put a relay before a node's port; the port to call instead.
+
+        Args:
+            taken: ports that nobody may listen on yet, but that are meant for others: a relay there would speak for the wrong node.
+        """
         relay = _Relay(name, target_port, 0)
         for _ in range(PORT_TRIES):
-            relay.port = random.choice(PORTS)
+            relay.port = pick_port({target_port, *taken})
             try:
                 self._run(self._open(relay))
             except OSError:  # taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from myqueue.supervisor.folder import pick_port
 from myqueue.supervisor.plan import MARK
 from tests.campaign.switchboard import CLIENTS, CUT, LOSE_REPLY, RESET_IN_REPLY, SLOW, Rule, Switchboard
 
@@ -55,6 +57,14 @@ def echo() -> Iterator[int]:
 def board() -> Iterator[Switchboard]:
     with contextlib.closing(Switchboard()) as board:
         yield board
+
+
+def test_a_relay_never_listens_where_another_node_is_to_listen(board: Switchboard, echo: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chosen ports of nodes that are not up yet look free."""
+    meant_for_others = pick_port()
+    draws = iter([meant_for_others, pick_port({meant_for_others})])
+    monkeypatch.setattr(secrets, "choice", lambda _ports: next(draws))
+    assert board.add("broker-1", echo, taken={meant_for_others}) != meant_for_others
 
 
 def dial(port: int, timeout_seconds: float = 5.0) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.raft.state import Contact
 from manager.replica import Replica
+from myqueue.errors import NotLeaderError
 from myqueue.service.wakeups import Wakeups
 from myqueue.testing import ManualClock
 
@@ -28,7 +30,9 @@ class Store:
 
 
 class Applying(Signals):
-    """Signals of a manager that applies the next entry as soon as somebody waits for one."""
+    """Signals of a manager that applies the next entry as soon as somebody waits for one, and then does as it is told."""
+
+    on_wait: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, store: Store) -> None:
         super().__init__(Wakeups(), threading.Event())
@@ -37,6 +41,7 @@ class Applying(Signals):
     def wait(self, key: int, stamp: int, timeout_seconds: float) -> bool:
         self.waits += 1
         self._store.index += 1
+        self.on_wait()
         self.give(key)
         return True
 
@@ -44,9 +49,9 @@ class Applying(Signals):
 @pytest.fixture
 def manager() -> SimpleNamespace:
     clock, store = ManualClock(), Store()
-    role, signals = Role(1, clock, leader_kept_seconds=KEPT_SECONDS), Applying(store)
-    replica = Replica(store, role=role, peers=None, signals=signals, clock=clock, wait_seconds=2.0)  # type: ignore[arg-type]
-    return SimpleNamespace(clock=clock, store=store, role=role, signals=signals, replica=replica)
+    role, signals, peers = Role(1, clock, leader_kept_seconds=KEPT_SECONDS), Applying(store), SimpleNamespace()
+    replica = Replica(store, role=role, peers=peers, signals=signals, clock=clock, wait_seconds=2.0)  # type: ignore[arg-type]
+    return SimpleNamespace(clock=clock, store=store, role=role, signals=signals, peers=peers, replica=replica)
 
 
 def test_an_index_is_waited_for_during_an_election_too(manager: SimpleNamespace) -> None:
@@ -79,3 +84,37 @@ def test_a_writer_is_told_where_its_command_is_done_and_not_how_far_this_manager
     manager.signals.give(sig.APPLIED)
     manager.replica.applied_index()
     assert 12 == manager.replica.index_of_writes()
+
+
+def test_a_manager_that_no_longer_leads_says_so_at_once(manager: SimpleNamespace) -> None:
+    """Whoever asked it needs what is left of his time to ask the next leader."""
+    manager.role.lead(7)
+    manager.signals.on_wait = manager.role.stop_leading
+    began = manager.clock.monotonic()
+    with pytest.raises(NotLeaderError):
+        manager.replica.confirmed_index()
+    assert (1, began) == (manager.signals.waits, manager.clock.monotonic())
+
+
+def test_a_fresh_read_asks_the_next_leader(manager: SimpleNamespace) -> None:
+    """Over a hand-over: this manager led when it was asked, the one it turns to has handed over too, the third confirms."""
+    asked = []
+
+    def heartbeats(leader: int, _heard: list[object], *, fresh: bool) -> SimpleNamespace:
+        asked.append(leader)
+        if leader == 2:
+            manager.role.note_contact(Contact(manager.clock.monotonic(), 3), 9)
+            raise NotLeaderError("it does not lead")
+        return SimpleNamespace(version=8)
+
+    manager.role.lead(7)
+    manager.signals.on_wait = lambda: lose_to(2) if manager.role.is_write_manager else None
+
+    def lose_to(leader: int) -> None:
+        manager.role.stop_leading()
+        manager.role.note_contact(Contact(manager.clock.monotonic(), leader), 8)
+
+    manager.peers.heartbeats = heartbeats
+    manager.replica.catch_up_fresh()
+    assert [2, 3] == asked
+    assert manager.store.index >= 8
