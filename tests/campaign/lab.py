@@ -33,6 +33,7 @@ class Shape:
     managers: int = 3
     postgres: str = "per-node"
     broken: tuple[str, ...] = ()  # fault points that stay armed in every broker and manager
+    postgres_settings: tuple[str, ...] = ()  # NAME=VALUE, of every PostgreSQL
 
     @property
     def spec(self) -> ClusterSpec:
@@ -43,7 +44,7 @@ class Lab:
     """The running cluster, as the nemesis and the clients use it. ``nodes`` are the names that faults can strike."""
 
     def __init__(self, folder: Path, shape: Shape, switchboard: Switchboard) -> None:
-        self.switchboard = switchboard
+        self.switchboard, self._shape = switchboard, shape
         spec = shape.spec
         bare = Cluster(folder / "data", spec)
         saved = bare.folder.prepare(spec)
@@ -147,7 +148,10 @@ class Lab:
     def _kinds(self, saved: Saved) -> Mapping[str, Kind]:
         urls = [f"http://{HOST}:{self._ports[name]}" for name in saved.spec.manager_names()]
         through = {"{managers}": ",".join(urls), "{numbered_managers}": ",".join(f"{number}={url}" for number, url in enumerate(urls, 1))}
-        return {name: replace(kind, command=tuple(through.get(part, part) for part in kind.command)) for name, kind in KINDS.items()}
+        kinds = {name: replace(kind, command=tuple(through.get(part, part) for part in kind.command)) for name, kind in KINDS.items()}
+        settings = (part for setting in self._shape.postgres_settings for part in ("--set", setting))
+        kinds["postgres"] = replace(kinds["postgres"], command=(*kinds["postgres"].command, *settings))
+        return kinds
 
 
 def _service_ports(saved: Saved) -> dict[str, int]:

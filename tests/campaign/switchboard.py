@@ -84,6 +84,7 @@ class Switchboard:
         self._rules: list[Rule] = []
         self._owners = _Owners()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="switchboard", daemon=True)
         self._thread.start()
@@ -152,9 +153,12 @@ class Switchboard:
             _abort(writer)
 
     async def _end_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Also of connections that were only just accepted: a task that has not begun is not cancelled, or nobody would close its connection."""
+        self._ending = True
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(left, timeout=CLOSE_SECONDS)
         await asyncio.sleep(CLOSE_SECONDS)  # what was aborted is closed in the loop's next rounds
 
     async def _serve(self, relay: _Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -164,6 +168,8 @@ class Switchboard:
         relay.open_connections.add(writer)
         out: asyncio.StreamWriter | None = None
         try:
+            if self._ending:
+                return
             source = self._owners.of(writer.get_extra_info("peername")[1], relay.port)
             await self._passable(source, relay.name)
             back, out = await asyncio.open_connection(HOST, relay.target_port)

@@ -19,7 +19,20 @@ from myqueue import AdminClient
 from myqueue.errors import UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.load import QueueFaceLoad, SdkLoad
-from tests.support.manager_faults import MANAGERS, Campaign, Creator, check_same, heal, leader_of, others, rows, schedule, term_of, url_of
+from tests.support.manager_faults import (
+    MANAGERS,
+    PAUSE_SECONDS,
+    Campaign,
+    Creator,
+    check_same,
+    heal,
+    leader_of,
+    others,
+    rows,
+    schedule,
+    term_of,
+    url_of,
+)
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
@@ -172,7 +185,7 @@ def test_a_rolling_restart_of_all_managers_is_noticed_by_nobody(cluster: Cluster
     def create_and_list() -> list[float]:
         taken = []
         with AdminClient(cluster.bootstrap) as admin:
-            while not ended.is_set():
+            while not ended.wait(PAUSE_SECONDS):
                 name, began = f"made-{secrets.token_hex(4)}", time.monotonic()
                 admin.create_topic(name)
                 assert name in {topic.topic for topic in admin.topics()}  # at once, whichever manager lists
@@ -182,7 +195,7 @@ def test_a_rolling_restart_of_all_managers_is_noticed_by_nobody(cluster: Cluster
     def register_and_consume() -> int:
         """By plain calls, which nobody repeats."""
         done = 0
-        while not ended.is_set():
+        while not ended.wait(PAUSE_SECONDS):
             made = requests.post(f"{cluster.balancer_url}/consumer/register", json={"topic": queue.topic}, timeout=15)
             assert made.status_code == 200, made.text
             consume = {"topic": queue.topic, "consumer_id": made.json()["consumer_id"]}

@@ -15,15 +15,17 @@ from myqueue import Message, MyConsumer, MyProducer
 from myqueue.errors import UnavailableError
 from tests.support.waiting import wait_until
 
-IN_FLIGHT_MAX = 200
+BATCH = 200
+PAUSE_SECONDS = 0.05  # between calls: a load, not a flood. What is tested shares the machine with it, and every message is looked for in the end
 CALL_SECONDS = 15.0
 
 
 @dataclass
 class Worker:
-    """A thread that works until it is told to stop; what broke it is raised by ``join``."""
+    """A thread that works, with pauses, until it is told to stop; what broke it is raised by ``join``."""
 
     work: Callable[[], None]
+    pause_seconds: float = 0.0
     stopping: threading.Event = field(default_factory=threading.Event)
     error: BaseException | None = None
 
@@ -36,6 +38,7 @@ class Worker:
         try:
             while not self.stopping.is_set():
                 self.work()
+                self.stopping.wait(self.pause_seconds)
         except BaseException as error:  # noqa: BLE001 - raised again by join
             self.error = error
 
@@ -54,20 +57,19 @@ class SdkLoad:
         self.topic, self._bootstrap = topic, bootstrap
         self._producer = MyProducer(topics=[topic], broker=bootstrap, token=token)
         self._consumer = MyConsumer(topics=[topic], broker=bootstrap, token=token)
-        self._waiting: list = []
         self.sent = 0
         self.delivered = 0
         self.received: list[Message] = []
-        self._workers = [Worker(self._send).start(), Worker(self._receive).start()]
+        self._workers = [Worker(self._send, PAUSE_SECONDS).start(), Worker(self._receive).start()]
 
     def _send(self) -> None:
-        self._waiting.append(self._producer.send(self.topic, b"%d" % self.sent, key=b"%d" % (self.sent % 7)))
-        self.sent += 1
-        if len(self._waiting) >= IN_FLIGHT_MAX:
-            for delivery in self._waiting:
-                delivery.result(CALL_SECONDS * 6)
-            self.delivered += len(self._waiting)
-            self._waiting = []
+        waiting = []
+        for _ in range(BATCH):
+            waiting.append(self._producer.send(self.topic, b"%d" % self.sent, key=b"%d" % (self.sent % 7)))
+            self.sent += 1
+        for delivery in waiting:
+            delivery.result(CALL_SECONDS * 6)
+        self.delivered += len(waiting)
 
     def _receive(self) -> None:
         with contextlib.suppress(UnavailableError):  # so it says that its silence is not that of an empty topic
@@ -107,7 +109,7 @@ class QueueFaceLoad:
         self.acknowledged: list[str] = []
         self.unknown: list[str] = []
         self.refused: list[str] = []
-        self._worker = Worker(self._produce).start()
+        self._worker = Worker(self._produce, PAUSE_SECONDS).start()
 
     def _post(self, path: str, **arguments: object) -> dict:
         return self._session.post(self._url + path, json=arguments, timeout=CALL_SECONDS).json()
@@ -124,7 +126,6 @@ class QueueFaceLoad:
             self.acknowledged.append(text)
             return
         (self.unknown if answer.get("outcome") == "unknown" else self.refused).append(text)
-        self._worker.stopping.wait(0.05)
 
     def finish(self) -> None:
         self._worker.join(CALL_SECONDS * 2)

@@ -13,6 +13,7 @@ import random
 import secrets
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from tests.support.waiting import wait_until
 MANAGERS = ("manager-1", "manager-2", "manager-3")
 TABLES = ("wal", "member", "broker", "topic", "partition", "producer", "consumer", "id_counter", "client_session")
 SETTLE_SECONDS = 60.0
+PAUSE_SECONDS = 0.05  # between commands of one creator: what is tested shares the machine with it
 BACK_SECONDS = 30.0  # until a command is acknowledged again; how soon it should be is measured elsewhere
 
 
@@ -132,10 +134,10 @@ class Campaign:
         leader = leader_of(cluster)
         urls = [url_of(cluster, name) for name in MANAGERS]
         creators = [Creator(urls), Creator(urls[1:] + urls[:1]), Creator([cluster.balancer_url])]
-        stop = False
+        stop = threading.Event()
 
         def create(creator: Creator) -> None:
-            while not stop:
+            while not stop.wait(PAUSE_SECONDS):
                 creator.create()
 
         with ThreadPoolExecutor(len(creators)) as pool:
@@ -148,7 +150,7 @@ class Campaign:
                 wait_until(lambda: all(len(creator.acknowledged) > count for creator, count in zip(creators, before, strict=True)),
                            timeout_seconds=BACK_SECONDS, what=f"commands to be acknowledged after {fault}")
             finally:
-                stop = True
+                stop.set()
             for load in loads:
                 load.result(BACK_SECONDS)
         acknowledged = [name for creator in creators for name in creator.acknowledged]
