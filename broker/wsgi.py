@@ -50,7 +50,8 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     writer, reader, keeper = (_engine(settings, part, size) for part, size in sizes.items())
     _prepare(writer, clock, lifecycle.stopping)
     if is_armed("append_before_disk"):
-        _commit_before_disk(writer)
+        for engine in (writer, reader, keeper):  # a commit on disk takes all earlier ones with it
+            _commit_before_disk(engine)
     transport = RequestsTransport(token=settings.token, secret=secret)
     managers = Managers(settings.managers, transport)
     store = PostgresLogStore(writer, reader, on_event=_fault_points)

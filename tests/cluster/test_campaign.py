@@ -16,6 +16,7 @@ from tests.campaign.verdict import Verdict, judge, told
 
 SEED = 34  # seven kinds in the first 18 seconds, some of them beside each other
 SMALL = 1
+QUIET_WAL = ("wal_writer_delay=10s", "wal_writer_flush_after=1GB", "autovacuum=off")  # nothing but a commit takes the WAL to the disk
 PATIENCE_SECONDS = 3.0  # in a broken build some stand still for ever
 
 
@@ -42,7 +43,7 @@ def test_a_broker_that_acknowledges_before_the_disk_is_found_out() -> None:
     """Its PostgreSQL is killed under load: the messages of the last seconds, which nothing there has flushed, are not there."""
     kill = Fault("kill_postgres", 4.0, 1.0, ("postgres-broker-1",))
     verdict = judged(Plan(seconds=6.0, seed=SEED, faults=(kill,), patience_seconds=PATIENCE_SECONDS,
-                          shape=Shape(SMALL, SMALL, "per-node", ("append_before_disk",), postgres_settings=("wal_writer_delay=10s",))))
+                          shape=Shape(SMALL, SMALL, "per-node", ("append_before_disk",), postgres_settings=QUIET_WAL)))
     assert verdict.findings["lost"].count
 
 

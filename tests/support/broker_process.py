@@ -6,11 +6,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import requests
@@ -18,9 +16,8 @@ import requests
 from myqueue.protocol import routes
 from myqueue.supervisor.folder import pick_port
 
+from .forked import ForkedProcess
 from .waiting import wait_until
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class BrokerProcess:
@@ -33,8 +30,7 @@ class BrokerProcess:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in stop
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MYQUEUE_")}
         environment |= {"MYQUEUE_BROKER_DATABASE_URL": database_url, "MYQUEUE_TEST_MODE": "1"} | ({"MYQUEUE_FAULT": faults} if faults else {})
-        self.process = subprocess.Popen([sys.executable, "-m", "broker", "--port", str(self.port), "--managers", managers, *arguments],
-                                        cwd=ROOT, env=environment, stderr=self._log, start_new_session=True)
+        self.process = ForkedProcess("broker", ["--port", str(self.port), "--managers", managers, *arguments], environment=environment, log=self._log)
 
     @property
     def log(self) -> str:

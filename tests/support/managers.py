@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,9 +14,9 @@ from typing import Any
 import requests
 
 from myqueue.supervisor.folder import pick_port
+from tests.support.forked import ForkedProcess
 from tests.support.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 10
 
 
@@ -30,17 +28,16 @@ class ManagerProcess:
         self.log_file = folder / f"manager-{node_id}.log"
         self._managers = ",".join(f"{number}={url}" for number, url in urls.items())
         self._flags = flags
-        self.process: subprocess.Popen | None = None
+        self.process: ForkedProcess | None = None
 
     def start(self, *, faults: str = "") -> None:
         host, port = self.url.removeprefix("http://").split(":")
         environment = {**os.environ, "MYQUEUE_MANAGER_DATABASE_URL": self.database_url}
         if faults:
             environment |= {"MYQUEUE_FAULT": faults, "MYQUEUE_TEST_MODE": "1"}
-        command = [sys.executable, "-m", "manager", "--host", host, "--port", port, "--node-id", str(self.node_id), "--managers", self._managers,
-                   *self._flags]
+        arguments = ["--host", host, "--port", port, "--node-id", str(self.node_id), "--managers", self._managers, *self._flags]
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log, stdout=log, start_new_session=True)
+            self.process = ForkedProcess("manager", arguments, environment=environment, log=log)
 
     def ready(self) -> bool:
         assert self.process is not None

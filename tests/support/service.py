@@ -14,6 +14,7 @@ from pathlib import Path
 import requests
 
 from myqueue.supervisor.folder import pick_port
+from tests.support.forked import ForkedProcess
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,8 +37,7 @@ class Service:
     def __init__(self, module: str, arguments: Sequence[str], *, port: int, extra: Mapping[str, str] = {}) -> None:
         self.port, self.url = port, f"http://127.0.0.1:{port}"
         self._log = tempfile.NamedTemporaryFile(prefix="myqueue-service-", suffix=".log")  # noqa: SIM115 - closed by end()
-        self.process = subprocess.Popen([sys.executable, "-m", module, *arguments], env=environment(extra), cwd=ROOT,
-                                        stdout=self._log, stderr=subprocess.STDOUT)
+        self.process = ForkedProcess(module, arguments, environment=environment(extra), log=self._log)
 
     def log(self) -> str:
         return Path(self._log.name).read_text(errors="replace")
