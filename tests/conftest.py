@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,42 @@ from myqueue.errors import ConfigurationError
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts `command &` deaf to Ctrl-C, and so would be every process whose end by Ctrl-C is tested.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+TIERS_SIDE_BY_SIDE = ("pipeline", "cluster", "conformance", "integration", "repo", "simulation")  # in this order: what takes longest begins first
+WHOLE_TIERS = ("pipeline", "conformance")  # all tests of one share a Spark or a cluster
+WHOLE_FILES = ("cluster", "integration")  # the tests of a file share nodes
+ROOT = Path(__file__).parent
+
+
+def _tier(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Say which tests stay together in one process where several run side by side."""
+    tier = _tier(item.path)
+    if tier in WHOLE_TIERS:
+        item.add_marker(pytest.mark.xdist_group(tier))
+    elif tier in WHOLE_FILES:
+        item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Side by side, tier by tier; within one the random order stays."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: TIERS_SIDE_BY_SIDE.index(tier) if (tier := _tier(item.path)) in TIERS_SIDE_BY_SIDE else -1)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How long the tests of each tier took, which is more than the whole where several run side by side."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.split("/")[1]] += report.duration  # type: ignore[assignment]
+    terminalreporter.write_line("seconds of tests: " + ", ".join(f"{tier} {taken:.0f}" for tier, taken in seconds.most_common()))
 
 
 @pytest.fixture(scope="session")

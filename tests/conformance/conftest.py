@@ -14,7 +14,7 @@ import pytest
 from tests.conformance.face import Face
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def base_url() -> Iterator[str]:
     given = os.environ.get("MYQUEUE_BASE_URL", "").rstrip("/")
     if given:

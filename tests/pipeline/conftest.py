@@ -46,21 +46,17 @@ class FilledCluster:
         return cluster_from_json(self.server.body)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def reader(postgres: PostgresForTests) -> Iterator[str]:
     """A read-only login that the pipeline uses, its password in a file that PGPASSFILE names."""
     name, password = f"reader_{secrets.token_hex(4)}", secrets.token_hex(8)
     execute(postgres.admin_url, f"CREATE ROLE {name} LOGIN IN ROLE pg_read_all_data PASSWORD %s", password)
-    before = os.environ.get("PGPASSFILE")
-    with open_folder() as folder:
+    with open_folder() as folder, pytest.MonkeyPatch.context() as environment:
         file = folder / "pgpass"
         file.touch(mode=0o600)
         file.write_text(f"*:*:*:{name}:{password}\n", encoding="utf-8")
-        os.environ["PGPASSFILE"] = str(file)
+        environment.setenv("PGPASSFILE", str(file))
         yield name
-        os.environ.pop("PGPASSFILE")
-        if before is not None:
-            os.environ["PGPASSFILE"] = before
     execute(postgres.admin_url, f"DROP ROLE {name}")
 
 
@@ -71,19 +67,22 @@ def java_home() -> str:
                           env={**os.environ}).stdout.strip()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(reader: str, java_home: str) -> Iterator[object]:
     """The session. It is made after PGPASSFILE is set: Spark's Python workers inherit the environment of the JVM."""
     from pyspark.sql import SparkSession
 
     from pipeline.session import build_session
 
-    os.environ.update(JAVA_HOME=java_home, SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable, PYTHONPATH=str(ROOT))
-    SparkSession.builder.master("local[2]").config("spark.driver.extraJavaOptions", JAVA_OPTIONS).config(
-        "spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")  # options of the one builder that all share
-    session = build_session("myqueue tests")
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        variables = {"JAVA_HOME": java_home, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
+        for variable, value in variables.items():
+            environment.setenv(variable, value)
+        SparkSession.builder.master("local[2]").config("spark.driver.extraJavaOptions", JAVA_OPTIONS).config(
+            "spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")  # options of the one builder that all share
+        session = build_session("myqueue tests")
+        yield session
+        session.stop()
 
 
 def database_json(url: str, user: str) -> dict[str, object]:
