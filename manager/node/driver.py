@@ -67,6 +67,7 @@ class Driver:
         self._round_due = self._look_due = self._repair_due = 0.0
         self._reached: Mapping[int, Member] = {}  # by the lanes
         self._read_asked = 0
+        self._at_rest = False  # as the last step left it
         self._disk_lost: DiskLostError | None = None  # another identity is to be taken
         self.driving = threading.Event()  # this process holds the lock
         self.leading = threading.Event()  # … and this manager leads: other threads of the process watch these
@@ -143,6 +144,7 @@ class Driver:
             self._wal.renew_disk(self._disk_lost)
             self._disk_lost = None
         stamp, asked = self._signals.stamp(sig.DRIVE), self._signals.stamp(sig.READ)
+        self._lanes.quiet = False
         founded = self._founder.turn()
         now = self._clock.monotonic()
         steps = deque(self._answer(source, reply) for source, reply in self._lanes.take())
@@ -165,6 +167,7 @@ class Driver:
             if self._take(steps):
                 steps.append(self._advance)
         if self._signals.stamp(sig.DRIVE) == stamp:
+            self._lanes.quiet = self._at_rest
             self._signals.wait(sig.DRIVE, stamp, max(0.001, self._idle_seconds()))
 
     def _take(self, steps: deque[Step]) -> bool:
@@ -180,6 +183,7 @@ class Driver:
         for ready in readies:
             self._carry_out(ready)
         self._effects(done)
+        self._at_rest = self._node.is_at_rest(desk.held)
         self._compaction.applied(done.applied_index)
         persist = readies[-1].persist  # what was written just now counts from the next step on
         return done.applied_index < done.commit_index or bool(persist.insert) or persist.term_vote is not None

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from db.replication import AppendReply
 from manager.node.snapshots import StateOrder
 from manager.node.transport import Peers
 from manager.raft.messages import Append, Envelope, InstallSnapshot, Reply, Request, TimeoutNow, TimeoutNowReply
@@ -52,7 +53,7 @@ class Lanes:
                  offer: Callable[[StateOrder], InstallSnapshot | None], small_timeout_seconds: float, large_timeout_seconds: float) -> None:
         """
         Args:
-            answered: called when an answer came.
+            answered: called when an answer came, unless it may wait for the next round.
             run: runs a function in a thread of this name until the process stops.
             offer: what is sent for an ordered state, read when its turn has come; None where there is nothing to send any more.
         """
@@ -62,6 +63,7 @@ class Lanes:
         self._trouble: dict[int, str] = {}  # the last failure's code, so that each is logged once
         self._small: dict[int, Lane] = {}
         self._large: dict[int, Lane] = {}
+        self.quiet = False  # nothing waits for an answer: of a round that only says that the leader lives, nobody is told
 
     def reach(self, node_ids: Iterable[int]) -> None:
         """Have lanes to these managers. Those of one that left stay, and idle."""
@@ -111,8 +113,10 @@ class Lanes:
             return
         if self._trouble.pop(node_id, None):
             _log.info("manager %d answers again", node_id)
-        self._tell(node_id, reply)
+        self._tell(node_id, reply, is_plain=isinstance(request, Append) and not request.request.entries and isinstance(reply, AppendReply)
+                   and reply.refusal is None)
 
-    def _tell(self, node_id: int, reply: Reply) -> None:
+    def _tell(self, node_id: int, reply: Reply, *, is_plain: bool = False) -> None:
         self._answers.append((node_id, reply))
-        self._answered()
+        if not (is_plain and self.quiet):
+            self._answered()

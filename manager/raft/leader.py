@@ -146,6 +146,11 @@ class Leadership:
         self.hand_over.sent_at = now
         return Envelope(held.state.node_id, target, TimeoutNow(self.term, held.state.node_id))
 
+    def waits(self, held: Held) -> bool:
+        """Whether more than the next round depends on an answer: a read, a hand-over, entries that are not everywhere or not committed."""
+        return (bool(self.reads) or self.hand_over is not None or held.state.commit_index < held.log.end
+                or any(peer.progress.matched != held.log.end for peer in self.peers.values()))
+
     def begin_round(self, now: float) -> None:
         self.round += 1
         self.last_round_at = now

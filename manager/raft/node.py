@@ -99,6 +99,10 @@ class Node:
         """The term that is led and being handed over; 0 otherwise."""
         return self._lead.term if self._lead is not None and self._lead.hand_over is not None else 0
 
+    def is_at_rest(self, held: Held) -> bool:
+        """Whether this manager leads and nothing waits for an answer: one that agrees may be taken with the next round."""
+        return self._lead is not None and not self._lead.waits(held)
+
     # --- what the driver calls ---
 
     def tick(self, held: Held, *, now: float, timeout_seconds: float) -> None:

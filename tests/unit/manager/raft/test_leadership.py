@@ -75,6 +75,24 @@ def test_one_append_is_under_way_per_follower() -> None:
     assert _sent(desk.matched(2, 3, round=1))[0] == (2, 3, 1, 3)
 
 
+def test_a_leader_is_at_rest_when_nothing_waits_for_an_answer() -> None:
+    """Every follower has everything, everything is committed, nobody wants to read."""
+    desk = _leading()
+    assert not desk.node.is_at_rest(desk.held())  # manager 3 has not answered
+    desk.matched(3, 2, round=1)
+    assert desk.node.is_at_rest(desk.held())
+    _propose(desk)
+    desk.advance()
+    assert not desk.node.is_at_rest(desk.held())
+    desk.matched(2, 3, round=1)
+    assert 3 == desk.state.commit_index and not desk.node.is_at_rest(desk.held())
+    desk.matched(3, 3, round=1)
+    assert desk.node.is_at_rest(desk.held())
+    desk.node.read(desk.held(), "who", now=desk.now)
+    assert not desk.node.is_at_rest(desk.held())
+    assert not Desk().node.is_at_rest(Desk().held())  # a follower's answers are votes
+
+
 def test_a_round_reaches_everybody_and_repeats_what_got_no_answer() -> None:
     """While an answer is out: a sign of life; after three rounds: the same append again."""
     desk = _leading()
