@@ -27,6 +27,7 @@ NODES, CLIENTS = ("broker", "manager"), ("producer", "consumer")
 CLIENT_CHECK_TURNS = 5  # clients are many and slow to die: looked at every fifth time
 FORGET_TURNS = 3_600
 CLIENTS_KEPT_SECONDS = 86_400.0
+NODES_KEPT_SECONDS = 0.4  # between reads of the nodes' heartbeats, which are a second apart: many ask for them
 _log = logging.getLogger(__name__)
 
 
@@ -76,15 +77,16 @@ class HeartbeatBook:
 class Liveness:
     """Reads the heartbeats: who is alive, suspect or dead."""
 
-    def __init__(self, store: HeartbeatStore, *, replica: Replica, role: Role, thresholds: Mapping[str, Thresholds]) -> None:
-        self._store, self._replica, self._role, self._thresholds = store, replica, role, thresholds
+    def __init__(self, store: HeartbeatStore, *, replica: Replica, role: Role, thresholds: Mapping[str, Thresholds], clock: Clock) -> None:
+        self._store, self._replica, self._role, self._thresholds, self._clock = store, replica, role, thresholds, clock
+        self._nodes: tuple[float, list[HeartbeatRow]] = (float("-inf"), [])  # read when
         self._states: dict[str, dict[Actor, State]] = {}
         self._turns = 0
 
     def rows(self, types: Iterable[str]) -> list[tuple[HeartbeatRow, State]]:
         """Every actor of these types with its state; brokers and managers that were never heard of are among them."""
         types = tuple(types)
-        known = {(row.type, row.actor_id): row for row in self._store.rows(types)}
+        known = {(row.type, row.actor_id): row for row in (self._rows_of_nodes() if set(types) <= set(NODES) else self._store.rows(types))}
         catalogue = self._replica.catalogue()
         expected = {"broker": set(catalogue.brokers), "manager": {member.node_id for member in catalogue.members}}
         leading = self._role.leading_seconds()
@@ -122,6 +124,15 @@ class Liveness:
         if self._turns % FORGET_TURNS == FORGET_TURNS - 1:
             self._store.forget_clients(CLIENTS_KEPT_SECONDS)
         self._turns += 1
+
+    def _rows_of_nodes(self) -> list[HeartbeatRow]:
+        read_at, rows = self._nodes
+        now = self._clock.monotonic()
+        if now - read_at < NODES_KEPT_SECONDS:
+            return [row._replace(age_seconds=row.age_seconds + now - read_at) for row in rows]
+        rows = list(self._store.rows(NODES))
+        self._nodes = (now, rows)
+        return rows
 
     def _check(self, types: tuple[str, ...]) -> None:
         rows = self.rows(types)

@@ -84,7 +84,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     heartbeats = HeartbeatStore(engine)
     lives = Lives(wal)
     book = HeartbeatBook(heartbeats, role=role, peers=peers, lives=lives, clock=clock)
-    liveness = Liveness(heartbeats, replica=replica, role=role, thresholds=settings.thresholds)
+    liveness = Liveness(heartbeats, replica=replica, role=role, thresholds=settings.thresholds, clock=clock)
     proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
                         live_brokers=liveness.live_brokers, timeout_seconds=settings.propose_timeout_seconds)
     records = Records(replica=replica, brokers=brokers, book=book, clock=clock, signals=signals)

@@ -6,7 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,27 +20,40 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 TIERS_SIDE_BY_SIDE = ("pipeline", "cluster", "conformance", "integration", "repo", "simulation")  # in this order: what takes longest begins first
 WHOLE_TIERS = ("pipeline", "conformance")  # all tests of one share a Spark or a cluster
 WHOLE_FILES = ("cluster", "integration")  # the tests of a file share nodes
-ROOT = Path(__file__).parent
 
 
-def _tier(path: Path) -> str:
-    return path.relative_to(ROOT).parts[0]
+def _tier(nodeid: str) -> str:
+    return nodeid.split("/")[1]
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Say which tests stay together in one process where several run side by side."""
-    tier = _tier(item.path)
-    if tier in WHOLE_TIERS:
-        item.add_marker(pytest.mark.xdist_group(tier))
-    elif tier in WHOLE_FILES:
-        item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))
+def _stay_together(nodeid: str) -> str:
+    """What names the tests that one process runs, one after the other."""
+    tier = _tier(nodeid)
+    return tier if tier in WHOLE_TIERS else nodeid.split("::")[0] if tier in WHOLE_FILES else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where several processes run side by side by ``--dist loadscope``: what shares nodes is a scope.
+
+    (The groups that xdist 3.8 has itself do nothing with pytest 9.2.)
+    """
+    if config.getoption("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _stay_together(nodeid)
+
+    return Scheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side, tier by tier; within one the random order stays."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: TIERS_SIDE_BY_SIDE.index(tier) if (tier := _tier(item.path)) in TIERS_SIDE_BY_SIDE else -1)
+        items.sort(key=lambda item: TIERS_SIDE_BY_SIDE.index(tier) if (tier := _tier(item.nodeid)) in TIERS_SIDE_BY_SIDE else -1)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -49,7 +62,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                seconds[report.nodeid.split("/")[1]] += report.duration  # type: ignore[assignment]
+                seconds[_tier(report.nodeid)] += report.duration  # type: ignore[assignment]
     terminalreporter.write_line("seconds of tests: " + ", ".join(f"{tier} {taken:.0f}" for tier, taken in seconds.most_common()))
 
 

@@ -177,13 +177,13 @@ class Driver:
         """
         with self._wal.deciding() as desk:
             readies, done = self._decide(desk, steps)
+            self._at_rest = not readies[-1].persist and self._node.is_at_rest(desk.held)
         self._tell_role()
         self._mailbox.send_answers()
         self._reach(desk.held)
         for ready in readies:
             self._carry_out(ready)
         self._effects(done)
-        self._at_rest = self._node.is_at_rest(desk.held)
         self._compaction.applied(done.applied_index)
         persist = readies[-1].persist  # what was written just now counts from the next step on
         return done.applied_index < done.commit_index or bool(persist.insert) or persist.term_vote is not None
