@@ -88,26 +88,29 @@ class Cluster:
             phase = {"running": "up"}.get(answer["phase"], answer["phase"])
             with contextlib.closing(self._transport()) as transport:
                 for node in nodes:
-                    ready_url = node.pop("ready_url")
-                    node["ready"] = bool(node["ready"] and (not ready_url or _says_ready(transport, ready_url)))
-                    if node["kind"] == "manager":
-                        node["raft"] = _raft_status(transport, node["url"]) if node["state"] == "up" else None
+                    _ask_node(transport, node)
                 partitions = next((found for node in nodes if node.get("raft") and (found := _partitions(transport, node["url"]))), None)
         return {"state": phase, "data": str(self.data), "bootstrap": f"{HOST}:{saved.balancer_ports[0]}",
                 "balancer_ports": list(saved.balancer_ports), "postgres": saved.spec.postgres, "pgpass": str(self.folder.pgpass_file), "nodes": nodes,
                 "partitions": partitions}
 
     def node(self, name: str) -> dict[str, Any]:
-        """One node of ``status``.
+        """One node as ``status`` shows it; no other is asked.
 
         Raises:
             ConfigurationError: there is none of that name.
         """
-        nodes = self.status()["nodes"]
-        for node in nodes:
-            if node["name"] == name:
-                return node
-        raise ConfigurationError(f"there is no node {name!r}: there are {', '.join(node['name'] for node in nodes)}")
+        answer = self._ask_if_there()
+        if answer is None:
+            nodes = {node["name"]: node for node in self.status()["nodes"]}
+        else:
+            nodes = {node["name"]: node for node in answer["nodes"] if node["kind"] != "databases"}
+            with contextlib.closing(self._transport()) as transport:
+                if name in nodes:
+                    _ask_node(transport, nodes[name])
+        if name not in nodes:
+            raise ConfigurationError(f"there is no node {name!r}: there are {', '.join(nodes)}")
+        return nodes[name]
 
     def names(self) -> list[str]:
         return list(self._saved().spec.names())
@@ -273,27 +276,36 @@ class Cluster:
         return self._process is not None and self._process.poll() is not None
 
     def _await_ready(self, names: list[str], timeout_seconds: float) -> None:
+        """Wait until these are ready at the same moment. Who was ready is not asked again before all are: a start needs the cores itself."""
+        unready = list(names)
+
         def all_ready() -> bool:
             if not self.folder.is_supervised():
                 raise _SupervisorEnded(self._why_it_ended())
             try:
-                status = self.status()
+                answer = ask(self.folder, "status")
             except UnavailableError:  # it is just ending, or too busy: looked at again
                 return False
-            wanted = [node for node in status["nodes"] if node["name"] in names]
-            for node in wanted:
-                if node["exits"] and not node["ready"]:
-                    raise UnavailableError(f"{node['name']} did not start (exit code {node['last_exit_code']}): {self._last_words(node['name'])}")
-            unready[:] = [node["name"] for node in wanted if not node["ready"]]
-            return status["state"] == "up" and not unready
+            nodes = {node["name"]: node for node in answer["nodes"]}
+            is_last_look = not unready
+            for name in names if is_last_look else tuple(unready):
+                node = nodes[name]
+                if node["ready"] and (not node["ready_url"] or _says_ready(transport, node["ready_url"])):
+                    if not is_last_look:
+                        unready.remove(name)
+                elif node["exits"]:
+                    raise UnavailableError(f"{name} did not start (exit code {node['last_exit_code']}): {self._last_words(name)}")
+                elif is_last_look:
+                    unready.append(name)
+            return answer["phase"] == "running" and is_last_look and not unready
 
-        unready: list[str] = []
-        try:
-            self._wait(all_ready, timeout_seconds, "")
-        except _NotInTime:
-            first = unready[0] if unready else "supervisor"
-            raise UnavailableError(f"{', '.join(unready) or 'the cluster'} not ready within {timeout_seconds:.0f} s; {first} said: "
-                                   f"{self._last_words(first)}") from None
+        with contextlib.closing(self._transport()) as transport:
+            try:
+                self._wait(all_ready, timeout_seconds, "")
+            except _NotInTime:
+                first = unready[0] if unready else "supervisor"
+                raise UnavailableError(f"{', '.join(unready) or 'the cluster'} not ready within {timeout_seconds:.0f} s; {first} said: "
+                                       f"{self._last_words(first)}") from None
 
     def _why_it_ended(self) -> str:
         try:
@@ -395,6 +407,14 @@ def _partitions(transport: RequestsTransport, url: str) -> dict[str, Any] | None
     except MyQueueError:
         return None
     return dict(found) if isinstance(found, dict) else None
+
+
+def _ask_node(transport: RequestsTransport, node: dict[str, Any]) -> None:
+    """Complete what the supervisor knows of a node by what the node says itself."""
+    ready_url = node.pop("ready_url")
+    node["ready"] = bool(node["ready"] and (not ready_url or _says_ready(transport, ready_url)))
+    if node["kind"] == "manager":
+        node["raft"] = _raft_status(transport, node["url"]) if node["state"] == "up" else None
 
 
 def _says_ready(transport: RequestsTransport, url: str) -> bool:

@@ -13,6 +13,7 @@ import requests
 from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.errors import MyQueueError
 from myqueue.supervisor import Cluster, ClusterSpec
+from tests.support.load import PAUSE_SECONDS
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
@@ -83,7 +84,7 @@ class QueueLoad(threading.Thread):
         with requests.Session() as session:
             producer_id = session.post(f"{self._url}/producer/register", json={"topic": TOPIC}, timeout=10).json()["producer_id"]
             number = 0
-            while not self.enough.is_set():
+            while not self.enough.wait(PAUSE_SECONDS):
                 number += 1
                 text = f"queue-{number}"
                 try:
