@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from myqueue.errors import ConfigurationError
+from tests.support.long import LONG
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts `command &` deaf to Ctrl-C, and so would be every process whose end by Ctrl-C is tested.
@@ -49,9 +50,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: a variant for scripts/test long; a shorter one of its kind runs always")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side, tier by tier; within one the random order stays."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long variants to the long form. Side by side, tier by tier; within one the random order stays."""
+    if not LONG:
+        left = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: TIERS_SIDE_BY_SIDE.index(tier) if (tier := _tier(item.nodeid)) in TIERS_SIDE_BY_SIDE else -1)
 
@@ -63,7 +72,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for report in reports:
             if isinstance(report, pytest.TestReport):
                 seconds[_tier(report.nodeid)] += report.duration  # type: ignore[assignment]
-    terminalreporter.write_line("seconds of tests: " + ", ".join(f"{tier} {taken:.0f}" for tier, taken in seconds.most_common()))
+    if seconds:
+        terminalreporter.write_line("seconds of tests: " + ", ".join(f"{tier} {taken:.0f}" for tier, taken in seconds.most_common()))
 
 
 @pytest.fixture(scope="session")

@@ -69,7 +69,7 @@ def test_a_day_with_a_cluster(data: Path):
     assert not data.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_the_foreground_ends_everything(data: Path, number: int):
     """Ctrl-C and SIGTERM take a cluster in the foreground down cleanly: exit code 0, nothing runs on."""
     with foreground(data) as process:

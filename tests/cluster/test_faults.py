@@ -15,11 +15,12 @@ import requests
 from myqueue.supervisor import Cluster, ClusterSpec
 from myqueue.supervisor.process import descendants
 from tests.support.load import QueueFaceLoad, SdkLoad
+from tests.support.long import LONG
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
 ALL = ("broker-1", "broker-2", "broker-3", "manager-1", "manager-2", "manager-3", "balancer", "postgres")
-VICTIMS = ALL if os.environ.get("MYQUEUE_TEST_LONG") else ("broker-1", "manager-1", "balancer", "postgres")  # each kind once, or scripts/test long
+VICTIMS = ALL if LONG else ("broker-1", "manager-1", "balancer", "postgres")  # each kind once, or scripts/test long
 RECOVERY_SECONDS = 60.0
 
 

@@ -88,6 +88,7 @@ def _spark_submit(*arguments: str, timeout_seconds: float = 200) -> subprocess.C
                           env={**environment, "PYTHON": sys.executable}, cwd="/")
 
 
+@pytest.mark.long  # the demo's test runs the same command
 def test_one_command_audits_and_exports(filled: FilledCluster, tmp_path: Path) -> None:
     """From any folder, into one with a space, with the password from the data folder; quiet but for the result, which is the last line."""
     secrets = tmp_path / "data folder" / "secrets"

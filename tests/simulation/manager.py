@@ -132,7 +132,10 @@ class Manager:
 
     def held(self) -> Held:
         """What a decision sees. That this manager hands over is known to its workers too."""
-        return Held(self.disk.state, self.disk.log, self.disk.membership(), replace(self.contact, handing_over=self.node.handing_over))
+        contact, handing_over = self.contact, self.node.handing_over
+        if contact.handing_over != handing_over:
+            contact = replace(contact, handing_over=handing_over)
+        return Held(self.disk.state, self.disk.log, self.disk.membership(), contact)
 
     def write(self, changes: Changes) -> None:
         """One transaction; then the checker looks at what is on disk."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import pytest
@@ -12,10 +11,11 @@ from tests.simulation.checker import Violation
 from tests.simulation.partitions.chaos import run_seed
 from tests.simulation.partitions.mutants import MUTANTS
 from tests.simulation.partitions.scenario import Scenario
+from tests.support.long import LONG
 
 BLOCK = 25
 SEEDS_MAX = 60
-TIMES = 20 if os.environ.get("MYQUEUE_TEST_LONG") else 1  # scripts/test long
+TIMES = 20 if LONG else 1
 GONE_THROUGH = ("elections", "leaderships", "requests acknowledged", "duplicates answered", "messages handed out", "found empty", "crashes between",
                 "voters changed", "disks lost", "logs trimmed", "tails cut")
 

@@ -6,7 +6,6 @@ After each fault: every acknowledged command is on every manager, the same log, 
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import threading
 from collections.abc import Iterator
@@ -17,11 +16,12 @@ import requests
 
 from tests.support.agreement import Kept, assert_agreed, kept
 from tests.support.broker_stub import BrokerStub
+from tests.support.long import LONG
 from tests.support.managers import ManagerCluster, ManagerProcess, manager_cluster, register
 from tests.support.waiting import wait_until
 
 WAL_ENTRIES_MAX, SNAPSHOT_ENTRIES = 20, 10
-ROUNDS = 50 if os.environ.get("MYQUEUE_TEST_LONG") else 1  # scripts/test long
+ROUNDS = 50 if LONG else 1
 
 
 @pytest.fixture
