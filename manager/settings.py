@@ -47,6 +47,8 @@ class ManagerSettings:
     ready_lag_seconds: float = setting(5.0, help="a manager that hears of no leader after its start is ready after so long", minimum=0.1)
     token: str | None = setting(None, help="what clients must show as Authorization: Bearer", secret=True, env="MYQUEUE_TOKEN")
     secret_file: str | None = setting(None, help="file with the cluster's secret, with which calls between nodes are signed")
+    cluster_data: str | None = setting(None, help="data folder of the local cluster whose supervisor runs this manager: POST /brokers without an "
+                                       "address adds a broker there")
     log_level: str = setting("info", help="least level of what is logged", choices=("debug", "info", "warning", "error"))
 
     @property

@@ -39,6 +39,7 @@ from manager.recovery import Recovery
 from manager.replica import Replica
 from manager.service import ManagerService
 from manager.settings import ManagerSettings
+from manager.spawner import Spawner
 from manager.status import Status
 from manager.watch import BrokerWatch
 from myqueue.client.transport import RequestsTransport
@@ -97,6 +98,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                              liveness=liveness, peers=peers, role=role, clock=clock, pause=lifecycle.stopping.wait,
                              appoint_timeout_seconds=settings.appoint_timeout_seconds, propose_timeout_seconds=settings.propose_timeout_seconds,
                              drain_wait_seconds=settings.drain_wait_seconds)
+    spawner = Spawner(settings.cluster_data)
     gate = Gate(settings.threads - RESERVED_THREADS)
     recovery = Recovery(propose=proposer.propose, replica=replica, brokers=brokers, outlook=liveness.outlook)
     view = ClusterView(replica=replica, liveness=liveness, role=role, peers=peers, urls=urls, database=database, clock=clock)
@@ -117,11 +119,11 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     _run_beside(lifecycle, driver, compaction, appointer, coordinator, lives, settings=settings, book=book, liveness=liveness, view=view)
     lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
     lifecycle.before_stop("last requests", lambda: gate.shut(least_seconds=LAST_REQUESTS_SECONDS[0], most_seconds=LAST_REQUESTS_SECONDS[1]))
-    for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close, watch.close):
+    for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close, watch.close, spawner.close):
         lifecycle.on_stop(close)
 
     blueprints = [queue.make_blueprint(service, records, replica, gate),
-                  partition.make_blueprint(service, records, replica, gate, status.raft),
+                  partition.make_blueprint(service, records, replica, gate, status.raft, spawner.spawn),
                   native.make_blueprint(service, replica, view, book, members, gate, recovery),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]

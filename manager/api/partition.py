@@ -14,14 +14,15 @@ from manager.catalogue import Catalogue, Topic, replicas
 from manager.records import Records
 from manager.replica import Replica
 from manager.service import ManagerService
-from myqueue.errors import BadRequestError
+from myqueue.protocol.types import NodeAddress
 from myqueue.service.arguments import arguments_of, partition_failure
 
 NOTHING_LEFT = "No unread messages found"
 
 
-def make_blueprint(service: ManagerService, records: Records, replica: Replica, gate: Gate, raft_status: Callable[[], dict[str, Any]]) -> Blueprint:
-    """The partition face over a manager's operations."""
+def make_blueprint(service: ManagerService, records: Records, replica: Replica, gate: Gate, raft_status: Callable[[], dict[str, Any]],
+                   spawn: Callable[[], NodeAddress]) -> Blueprint:
+    """The partition face over a manager's operations; ``spawn`` starts a broker and says where it listens."""
     blueprint = Blueprint("partition", __name__)
     install(blueprint, gate=gate, replica=replica, render=partition_failure)
 
@@ -93,9 +94,8 @@ def make_blueprint(service: ManagerService, records: Records, replica: Replica, 
     @blueprint.post("/brokers")
     def add_broker() -> tuple[Response, int]:
         arguments = arguments_of(request)
-        if not has_address(arguments):
-            raise BadRequestError("this manager does not run under a supervisor that could spawn a broker: give the address of one that runs")
-        return success(201, broker_id=service.add_broker(broker_address(arguments, request.remote_addr or "127.0.0.1")))
+        address = broker_address(arguments, request.remote_addr or "127.0.0.1") if has_address(arguments) else spawn()
+        return success(201, broker_id=service.add_broker(address))
 
     return blueprint
 

@@ -52,6 +52,10 @@ def add_parser(groups: Any) -> None:
     reset = command("reset", _reset, "end everything and delete all data")
     reset.add_argument("--yes", action="store_true", help="yes, delete it")
 
+    add = command("add-broker", _add_broker, "start one broker more in a cluster that is up; it gets replicas of new topics, and those of "
+                                              "brokers that are drained or lost")
+    add.add_argument("--json", action="store_true", help="as JSON: name, url")
+
     for name, text in (("start", "start a node that is down"), ("stop", "end a node cleanly; it stays down"), ("restart", "stop and start a node"),
                        ("kill", "kill -9 all processes of a node; it stays down"), ("pause", "freeze a node: it hears and says nothing"),
                        ("resume", "let a frozen node go on")):
@@ -152,6 +156,14 @@ def _reset(arguments: argparse.Namespace) -> int:
         return 2
     cluster.reset()
     print(f"gone: {cluster.data} and all its data")
+    return 0
+
+
+def _add_broker(arguments: argparse.Namespace) -> int:
+    cluster = _cluster(arguments)
+    name = cluster.add_broker()
+    url = cluster.node(name)["url"]
+    print(json.dumps({"name": name, "url": url}) if arguments.json else f"{name}: up at {url}")
     return 0
 
 

@@ -20,7 +20,7 @@ from ..errors import ConfigurationError, MyQueueError, UnavailableError
 from ..protocol import routes
 from .control import ask
 from .folder import DataFolder, Saved
-from .plan import KINDS, MARK, Kind, make_plan, server_parts
+from .plan import KINDS, MARK, Kind, NodeSpec, Places, job_of, make_plan, server_parts
 from .process import descendants, is_alive, kill_trees, marked, signal_all
 from .spec import EXTERNAL, HOST, ClusterSpec
 
@@ -191,6 +191,40 @@ class Cluster:
     def __exit__(self, *exc: object) -> None:
         self.down()
 
+    # --- one broker more ---
+
+    def add_broker(self, timeout_seconds: float = UP_SECONDS) -> str:
+        """Start one broker more in a cluster that is up; its name, once it is ready.
+
+        It is there after ``down`` and ``up`` too. One that could not be started by an earlier call is tried again.
+
+        Raises:
+            ConfigurationError: the cluster is down, another broker is just being added, or there are as many as there may be.
+            UnavailableError: it could not be started.
+        """
+        saved = self._saved()
+        if not self.folder.is_supervised():
+            raise ConfigurationError(f"the cluster in {self.data} is down: start it by 'up'")
+        with self.folder.one_grows():
+            saved = self._saved()
+            there = {node["name"] for node in ask(self.folder, "status")["nodes"]}
+            name = next((name for name in saved.spec.broker_names() if name not in there), None)
+            if name is None:
+                saved = self.folder.grow(saved)
+                name = saved.spec.broker_names()[-1]
+            places = self.folder.places(saved, self._server_url)
+            job = job_of(saved.spec.postgres_of(name))
+            wanted = {name, saved.spec.postgres_of(name), job}
+            new = [spec for spec in self._plan(saved, places) if spec.name in wanted and (spec.name not in there or spec.name == job)]
+            self.folder.write_pgpass(saved, places)
+            ask(self.folder, "grow", nodes=[spec.to_json() for spec in new])
+            self._wait(lambda: not ask(self.folder, "status")["is_growing"], timeout_seconds, f"{name} did not start in time")
+            failed = ask(self.folder, "status")["growth_failure"]
+            if failed:
+                raise UnavailableError(f"{failed} failed, so {name} was not started: {self._last_words(failed)}")
+            self._await_ready([name], timeout_seconds)
+        return name
+
     # --- one node ---
 
     def start(self, name: str, *, environment: Mapping[str, str] | None = None, timeout_seconds: float = NODE_SECONDS) -> None:
@@ -255,8 +289,7 @@ class Cluster:
 
     def _spawn(self, saved: Saved, *, attached: bool) -> None:
         places = self.folder.places(saved, self._server_url)
-        specs = [replace(spec, environment={**spec.environment, **self._environment.get(spec.name, {})})
-                 for spec in make_plan(saved.spec, places, self._kinds)]
+        specs = self._plan(saved, places)
         self.folder.before_start(saved, places)
         plan = json.dumps({"attached": attached, "nodes": [spec.to_json() for spec in specs]}).encode() + b"\n"
         with open(os.open(self.folder.logs / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
@@ -271,6 +304,10 @@ class Cluster:
         if not attached:
             self._process.stdin.close()
         self._wait(lambda: self.folder.control_file.exists() or self._process_ended(), NODE_SECONDS, "the supervisor did not start in time")
+
+    def _plan(self, saved: Saved, places: Places) -> list[NodeSpec]:
+        return [replace(spec, environment={**spec.environment, **self._environment.get(spec.name, {})})
+                for spec in make_plan(saved.spec, places, self._kinds)]
 
     def _process_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None

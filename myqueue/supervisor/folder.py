@@ -69,6 +69,7 @@ class DataFolder:
         self.control_file, self.failure_file = self.run / "control.json", self.run / "failure.json"
         self.pgpass_file, self.secret_file = self.secrets / "pgpass", self.secrets / "cluster.secret"
         self._saved_file, self._lock_file = self.path / "cluster.json", self.run / "supervisor.lock"
+        self._growth_file = self.run / "growth.lock"
 
     # --- what is kept ---
 
@@ -112,17 +113,44 @@ class DataFolder:
         _write_whole(self._saved_file, json.dumps(saved.to_json(), indent=1) + "\n")
         return saved
 
+    def grow(self, saved: Saved) -> Saved:
+        """One broker more, with ports of its own, written down before anything of it is started. The others keep theirs: they are in use.
+
+        Raises:
+            ConfigurationError: there are as many brokers as there may be.
+        """
+        spec = replace(saved.spec, brokers=saved.spec.brokers + 1)
+        ports = dict(saved.ports)
+        for name in (*spec.postgres_names(), *spec.database_nodes()):
+            if name not in ports:
+                ports[name] = pick_port({*ports.values(), *saved.balancer_ports})
+        grown = replace(saved, spec=spec, ports=ports)
+        _write_whole(self._saved_file, json.dumps(grown.to_json(), indent=1) + "\n")
+        return grown
+
+    @contextlib.contextmanager
+    def one_grows(self) -> Iterator[None]:
+        """Let one process at a time add nodes. Raises ConfigurationError where another one does."""
+        with open(self._growth_file, "a") as file:
+            if not _lock(file):
+                raise ConfigurationError(f"a broker is just being added to the cluster in {self.path}: try again when it is there")
+            yield
+
     def places(self, saved: Saved, server_url: str | None) -> Places:
         """What a plan needs of this folder."""
-        return Places(cluster_id=saved.cluster_id, prefix=self.prefix(saved), ports=saved.ports, balancer_ports=saved.balancer_ports,
-                        run=str(self.run), logs=str(self.logs), postgres_home=saved.postgres_home, secret_file=str(self.secret_file),
-                        owner_password=(self.secrets / "owner.password").read_text().strip(),
-                        reader_password=(self.secrets / "reader.password").read_text().strip(), server_url=server_url)
+        owner, reader = ((self.secrets / f"{name}.password").read_text().strip() for name in ("owner", "reader"))
+        return Places(data=str(self.path), cluster_id=saved.cluster_id, prefix=self.prefix(saved), ports=saved.ports,
+                      balancer_ports=saved.balancer_ports, run=str(self.run), logs=str(self.logs), postgres_home=saved.postgres_home,
+                      secret_file=str(self.secret_file), owner_password=owner, reader_password=reader, server_url=server_url)
 
     def before_start(self, saved: Saved, places: Places) -> None:
         """Forget how the last supervisor was reached and what it said, and write pgpass, which goes by the ports."""
         for file in (self.control_file, self.failure_file):
             file.unlink(missing_ok=True)
+        self.write_pgpass(saved, places)
+
+    def write_pgpass(self, saved: Saved, places: Places) -> None:
+        """The reader's password for every node's database."""
         write_secret(self.pgpass_file, pgpass(saved.spec, places))
 
     @staticmethod

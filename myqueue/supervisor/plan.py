@@ -15,6 +15,7 @@ from ..errors import ConfigurationError
 from .spec import EXTERNAL, HOST, ClusterSpec
 
 RESERVED_CONNECTIONS = 50  # the reader's 32, migrations, people, PostgreSQL's own reserve
+BROKERS_TO_COME = 2  # that can be added to a server that runs: more wait for its restart
 MARK = "MYQUEUE_SUPERVISED"  # in every node's environment: what a killed supervisor left behind is found by it
 
 
@@ -49,7 +50,8 @@ KINDS: Mapping[str, Kind] = {
         stage=1, once=True),
     "manager": Kind(
         ("{python}", "-m", "manager", "--host", "{host}", "--port", "{port}", "--node-id", "{number}", "--managers", "{numbered_managers}"),
-        {"MYQUEUE_MANAGER_DATABASE_URL": "{database_url}", "MYQUEUE_MANAGER_READER_USER": "{reader}", "MYQUEUE_MANAGER_SECRET_FILE": "{secret_file}"},
+        {"MYQUEUE_MANAGER_DATABASE_URL": "{database_url}", "MYQUEUE_MANAGER_READER_USER": "{reader}", "MYQUEUE_MANAGER_SECRET_FILE": "{secret_file}",
+         "MYQUEUE_MANAGER_CLUSTER_DATA": "{data}"},
         connections=16),
     "broker": Kind(
         ("{python}", "-m", "broker", "--host", "{host}", "--port", "{port}", "--managers", "{managers}"),
@@ -90,6 +92,7 @@ class NodeSpec:
 class Places:
     """What a plan takes from the data folder: folders, secrets, ports."""
 
+    data: str
     cluster_id: str
     prefix: str
     ports: Mapping[str, int]  # of every node but the balancer
@@ -111,7 +114,8 @@ def make_plan(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind] = KIN
 def max_connections(spec: ClusterSpec, server: str, kinds: Mapping[str, Kind] = KINDS) -> int:
     """What a PostgreSQL node must allow: all pools of its nodes together, and a reserve."""
     nodes = [node for node in spec.database_nodes() if spec.postgres_of(node) == server]
-    return RESERVED_CONNECTIONS + sum(kinds[node.partition("-")[0]].connections for node in nodes)
+    to_come = BROKERS_TO_COME * kinds["broker"].connections if server == spec.postgres_of("broker-1") == spec.postgres_of("broker-2") else 0
+    return RESERVED_CONNECTIONS + to_come + sum(kinds[node.partition("-")[0]].connections for node in nodes)
 
 
 def database_address(spec: ClusterSpec, places: Places, node: str) -> dict[str, Any]:
@@ -146,7 +150,7 @@ def _postgres_nodes(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind]
 
 
 def _database_jobs(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind]) -> list[NodeSpec]:
-    """One job per PostgreSQL server: the roles, and a database for each node it serves."""
+    """One job per PostgreSQL server: the roles, and a database for each node it serves. Repeating it makes what is missing."""
     jobs = []
     for server in spec.postgres_names() or (None,):
         served = [node for node in spec.database_nodes() if spec.postgres_of(node) == server]
@@ -157,8 +161,13 @@ def _database_jobs(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind])
             password_file = f"{places.postgres_home}/{server}.password"
         values = {"prefix": places.prefix, "nodes": ",".join(served), "admin_url": admin_url, "admin_password_file": password_file,
                   "owner_password": places.owner_password, "reader_password": places.reader_password}
-        jobs.append(_node(f"databases-{server or 'external'}", "databases", places, kinds, values))
+        jobs.append(_node(job_of(server), "databases", places, kinds, values))
     return jobs
+
+
+def job_of(server: str | None) -> str:
+    """The name of the job that makes the databases of a server; None for a server of one's own."""
+    return f"databases-{server or 'external'}"
 
 
 def _services(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind]) -> list[NodeSpec]:
@@ -180,7 +189,7 @@ def _services(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind]) -> l
 
 def _node(name: str, kind_name: str, places: Places, kinds: Mapping[str, Kind], values: Mapping[str, object], **more: Any) -> NodeSpec:
     kind = kinds[kind_name]
-    filled = {"python": sys.executable, "host": HOST, "name": name, **values}
+    filled = {"python": sys.executable, "host": HOST, "name": name, "data": places.data, **values}
     environment = {key: template.format_map(filled) for key, template in kind.environment.items()}
     return NodeSpec(name=name, kind=kind_name, stage=kind.stage, once=kind.once, stop_seconds=kind.stop_seconds, log_file=f"{places.logs}/{name}.log",
                     command=tuple(part.format_map(filled) for part in kind.command),

@@ -40,7 +40,10 @@ class Supervisor:
                  environment: Mapping[str, str] = os.environ, attached_to: int | None = None) -> None:
         self.phase = STARTING
         self._folder, self._clock, self._attached_to = folder, clock, attached_to
-        self._nodes = {spec.name: Node(spec, clock, folder=project, environment=environment) for spec in specs}
+        self._project, self._environment = project, environment
+        self._nodes = {spec.name: self._new_node(spec) for spec in specs}
+        self._growing: list[list[Node]] = []  # stage by stage, the first one is started
+        self._growth_failure: str | None = None  # why the last growth did not succeed
         self._stages = sorted({spec.stage for spec in specs})
         self._stage = self._stages[0]
         self._failed = False
@@ -83,9 +86,12 @@ class Supervisor:
             else:
                 getattr(node, command)()
             _log.info("%s: %s on request", node.spec.name, command)
+        elif command == "grow":
+            self._grow([NodeSpec.from_json(spec) for spec in request["nodes"]])
         elif command != "status":
             raise ConfigurationError(f"there is no command {command!r}")
-        return {"phase": self.phase, "pid": os.getpid(), "nodes": [node.to_json() for node in self._nodes.values()]}
+        return {"phase": self.phase, "pid": os.getpid(), "nodes": [node.to_json() for node in self._nodes.values()],
+                "is_growing": bool(self._growing), "growth_failure": self._growth_failure}
 
     def _node(self, name: object) -> Node:
         node = self._nodes.get(str(name))
@@ -93,6 +99,41 @@ class Supervisor:
             names = ", ".join(node.spec.name for node in self._nodes.values() if not node.spec.once)
             raise ConfigurationError(f"there is no node {name!r}: there are {names}")
         return node
+
+    def _new_node(self, spec: NodeSpec) -> Node:
+        return Node(spec, self._clock, folder=self._project, environment=self._environment)
+
+    # --- more nodes ---
+
+    def _grow(self, specs: Sequence[NodeSpec]) -> None:
+        """Start nodes that were not in the plan, stage by stage; a job that has ended, well or not, is done again with another spec."""
+        if self.phase != RUNNING or self._growing:
+            raise ConfigurationError(f"the cluster is {'growing' if self._growing else self.phase}")
+        for spec in specs:
+            known = self._nodes.get(spec.name)
+            if known is not None and not (spec.once and known.state in (DONE, DOWN)):
+                raise ConfigurationError(f"there is a node {spec.name} already")
+        self._growth_failure = None
+        nodes = [self._new_node(spec) for spec in specs]
+        self._nodes.update({node.spec.name: node for node in nodes})
+        self._growing = [[node for node in nodes if node.spec.stage == stage] for stage in sorted({spec.stage for spec in specs})]
+        self._start(self._growing[0])
+
+    def _continue_growth(self) -> None:
+        group = self._growing[0]
+        failed = next((node for node in group if node.exits), None)
+        if failed is not None:
+            self._growth_failure = failed.spec.name
+            _log.error("%s failed: nothing is added", failed.spec.name)
+            for node in (node for group in self._growing for node in group):
+                node.kill()
+                if not node.spec.once:
+                    del self._nodes[node.spec.name]
+            self._growing = []
+        elif all(node.is_ready() for node in group):
+            del self._growing[0]
+            if self._growing:
+                self._start(self._growing[0])
 
     def _starter_said(self) -> None:
         if not os.read(self._attached_to or 0, 1_024):
@@ -118,7 +159,9 @@ class Supervisor:
             said = node.tick()
             if said:
                 _log.info("%s: %s", name, said)
-        if self.phase == STARTING:
+        if self.phase == RUNNING and self._growing:
+            self._continue_growth()
+        elif self.phase == STARTING:
             self._advance()
         elif self.phase == STOPPING:
             self._recede()
@@ -141,7 +184,11 @@ class Supervisor:
             self._start_stage()
 
     def _start_stage(self) -> None:
-        for node in self._at(self._stage):
+        self._start(self._at(self._stage))
+
+    @staticmethod
+    def _start(nodes: Sequence[Node]) -> None:
+        for node in nodes:
             node.start()
             _log.info("%s: started as pid %s", node.spec.name, node.pid)
 

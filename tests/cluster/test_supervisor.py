@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg2
@@ -275,6 +276,41 @@ def test_a_cluster_grows_by_a_broker(data: Path):
     assert reader_query(grown, "broker-1", "SELECT id FROM kept") == [(1,)]
     assert reader_query(grown, "broker-2", "SELECT to_regclass('kept') IS NULL") == [(True,)]
     grown.down()
+
+
+@pytest.mark.parametrize("postgres", ["shared", "per-node"])
+def test_a_broker_is_added_to_a_cluster_that_is_up(data: Path, postgres: str):
+    """It gets a port, a database and a login; the others run on. It is there after down and up too."""
+    cluster = Cluster(data, ClusterSpec(brokers=1, managers=1, ports=(0,), postgres=postgres), kinds=STAND_INS)
+    cluster.up()
+    before = {node["name"]: node["pid"] for node in cluster.status()["nodes"]}
+    assert "broker-2" == cluster.add_broker()
+    after = {node["name"]: node["pid"] for node in cluster.status()["nodes"]}
+    assert before == {name: pid for name, pid in after.items() if name in before}
+    assert {"broker-2"} | ({"postgres-broker-2"} if postgres == "per-node" else set()) == set(after) - set(before)
+    assert get(cluster.node("broker-2")["url"] + "/readyz") == {"ready": True}
+    owner_query(cluster, "broker-2", "CREATE TABLE kept AS SELECT 1 AS id")
+    cluster.down()
+    again = Cluster(data, kinds=STAND_INS)
+    again.up()
+    assert reader_query(again, "broker-2", "SELECT id FROM kept") == [(1,)]
+    again.down()
+
+
+def test_a_broker_that_cannot_be_added_is_said_and_tried_again(data: Path):
+    """Nothing of it is left running; the next call starts the same broker."""
+    cluster = Cluster(data, SMALL, kinds=STAND_INS)
+    with pytest.raises(ConfigurationError, match="there is no cluster"):
+        cluster.add_broker()
+    cluster.up()
+    broken = Cluster(data, kinds={**STAND_INS, "databases": replace(STAND_INS["databases"], command=("false",))})
+    with pytest.raises(UnavailableError, match="databases-postgres failed, so broker-2 was not started"):
+        broken.add_broker()
+    assert "broker-2" not in {node["name"] for node in cluster.status()["nodes"]}
+    assert "broker-2" == Cluster(data, kinds=STAND_INS).add_broker()
+    cluster.down()
+    with pytest.raises(ConfigurationError, match="is down: start it by 'up'"):
+        cluster.add_broker()
 
 
 def test_a_server_per_node(data: Path):

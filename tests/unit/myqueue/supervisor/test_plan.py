@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from myqueue.errors import ConfigurationError
-from myqueue.supervisor.plan import KINDS, RESERVED_CONNECTIONS, NodeSpec, Places, make_plan, max_connections, pgpass
+from myqueue.supervisor.plan import BROKERS_TO_COME, KINDS, RESERVED_CONNECTIONS, NodeSpec, Places, make_plan, max_connections, pgpass
 from myqueue.supervisor.spec import EXTERNAL, PER_NODE, ClusterSpec
 
 SMALL = ClusterSpec(brokers=1, managers=1)
 PORTS = {"postgres": 5001, "manager-1": 5002, "broker-1": 5003, "postgres-manager-1": 5004, "postgres-broker-1": 5005}
-PLACES = Places(cluster_id="c1", prefix="myqueue", ports=PORTS, balancer_ports=(9092, 9093), run="/d/run", logs="/d/logs",
+PLACES = Places(data="/d", cluster_id="c1", prefix="myqueue", ports=PORTS, balancer_ports=(9092, 9093), run="/d/run", logs="/d/logs",
                 postgres_home="/d/postgres", secret_file="/d/secrets/cluster.secret", owner_password="own:er", reader_password="rea:der\\")
 EXTERNAL_PLACES = replace(PLACES, prefix="myqueue_c1", server_url="postgresql://me:mine@db.example:6000/postgres?sslmode=require")
 
@@ -74,9 +74,9 @@ def test_a_bad_server_url_is_one_sentence(url: str | None, sentence: str):
 
 
 def test_connections_of_all_nodes_fit():
-    """A server allows what the pools of its nodes can open together, and a reserve."""
+    """A server allows what the pools of its nodes can open together, those of brokers that may be added while it runs, and a reserve."""
     broker, manager = KINDS["broker"].connections, KINDS["manager"].connections
-    assert max_connections(ClusterSpec(), "postgres") == RESERVED_CONNECTIONS + 3 * broker + 3 * manager
+    assert max_connections(ClusterSpec(), "postgres") == RESERVED_CONNECTIONS + (3 + BROKERS_TO_COME) * broker + 3 * manager
     assert max_connections(ClusterSpec(postgres=PER_NODE), "postgres-broker-2") == RESERVED_CONNECTIONS + broker
 
 
