@@ -36,7 +36,7 @@ class Spawner:
         Raises:
             BadRequestError: there is no supervisor.
             OverloadedError: another one is just being started; nothing was done.
-            UnavailableError: it could not be started.
+            UnavailableError: it could not be started, or this manager is stopping.
             OutcomeUnknownError: it takes long; it may be there in a moment.
         """
         if self._data is None:
@@ -44,7 +44,12 @@ class Spawner:
         if not self._busy.acquire(blocking=False):
             raise OverloadedError("a broker is just being started: ask again when it is there")
         try:
-            return self._pool.submit(self._run, self._data).result(ANSWER_SECONDS)
+            starting = self._pool.submit(self._run, self._data)
+        except RuntimeError:  # it is closed
+            self._busy.release()
+            raise UnavailableError("this manager is just stopping", component="manager") from None
+        try:
+            return starting.result(ANSWER_SECONDS)
         except TimeoutError:
             raise OutcomeUnknownError("the broker is still being started: it may be listed in a moment") from None
 
