@@ -87,7 +87,11 @@ class Supervisor:
                 getattr(node, command)()
             _log.info("%s: %s on request", node.spec.name, command)
         elif command == "grow":
-            self._grow([NodeSpec.from_json(spec) for spec in request["nodes"]])
+            try:
+                specs = [NodeSpec.from_json(spec) for spec in request["nodes"]]
+            except (KeyError, TypeError):
+                raise ConfigurationError("the new nodes' plan cannot be read: the supervisor may be of another version: restart it") from None
+            self._grow(specs)
         elif command != "status":
             raise ConfigurationError(f"there is no command {command!r}")
         return {"phase": self.phase, "pid": os.getpid(), "nodes": [node.to_json() for node in self._nodes.values()],

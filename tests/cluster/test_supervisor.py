@@ -20,6 +20,7 @@ import requests
 from db.engine import parse_url
 from myqueue.errors import ConfigurationError, UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
+from myqueue.supervisor.control import ask
 from myqueue.supervisor.process import descendants, is_alive, signal_all
 from tests.support.clusters import SMALL, STAND_INS, cluster_folder, get, is_root, processes_of
 from tests.support.postgres import open_folder
@@ -303,6 +304,9 @@ def test_a_broker_that_cannot_be_added_is_said_and_tried_again(data: Path):
     with pytest.raises(ConfigurationError, match="there is no cluster"):
         cluster.add_broker()
     cluster.up()
+    for nonsense in ({}, {"nodes": [{"name": "broker-2"}]}, {"nodes": ["broker-2"]}):
+        with pytest.raises(ConfigurationError, match="the new nodes' plan cannot be read"):
+            ask(cluster.folder, "grow", **nonsense)
     broken = Cluster(data, kinds={**STAND_INS, "databases": replace(STAND_INS["databases"], command=("false",))})
     with pytest.raises(UnavailableError, match="databases-postgres failed, so broker-2 was not started"):
         broken.add_broker()
