@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from db.replication import AppendReply
+from db.replication import AppendReply, has_majority
 from manager.raft.bootstrap import plan_bootstrap
 from manager.raft.leader import SnapshotOrder
 from manager.raft.log import Command, Proposal
@@ -129,9 +129,14 @@ class World(Schedule):
         self.note(f"{node} runs on an older copy of its disk")
 
     def is_outlived(self, node: int) -> bool:
-        """Whether there is a backup of this disk that all others have seen to be passed."""
+        """Whether there is a backup of this disk that all others have seen to be passed, and that needs one of them to do any harm.
+
+        One whose owner was the only voter, by its own log, asks nobody: no protocol can tell it (manager/DESIGN.md, life numbers).
+        """
         backup, present = self.backups.get(node), self.managers[node].disk
         if backup is None or (backup.state.disk_id, backup.copies) != (present.state.disk_id, present.copies):
+            return False
+        if has_majority(backup.membership().voters, {node: backup.state.disk_id}):
             return False
         others = (manager.disk.state for name, manager in self.managers.items() if name != node)
         return all(other.lives.get(backup.state.disk_id, 0) > backup.state.life for other in others)
