@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import multiprocessing
+import signal
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.simulation import chaos, mutants
@@ -19,6 +22,8 @@ from tests.simulation.run import Result
 from tests.simulation.scenario import Scenario
 
 SHOWN_MAX = 5
+TOLD_EVERY = 10_000  # seeds: a long run says how far it is
+SEEDS_AT_A_TIME = 20  # that a process takes
 NODES = 3
 
 
@@ -94,17 +99,21 @@ class Partitions(Simulation):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0: nothing found. 1: an invariant was violated. 2: usage."""
+    """Exit code 0: nothing found. 1: an invariant was violated, or the run was interrupted. 2: usage."""
     parser = _arguments()
     options = parser.parse_args(argv)
     _check(parser, options)
     if options.rewrite_scenarios:
         print(f"simulate: {Scenario.rewrite() + PartitionsScenario.rewrite()} scenario files changed; read the diff")
         return 0
-    simulation = Partitions(options) if options.partitions else Managers(options)
+    simulation = _simulation(options)
     if options.seed is not None:
         return _one(simulation, options.seed)
-    return _many(simulation, range(options.first, options.first + options.seeds))
+    return _many(simulation, range(options.first, options.first + options.seeds), options)
+
+
+def _simulation(options: argparse.Namespace) -> Simulation:
+    return Partitions(options) if options.partitions else Managers(options)
 
 
 def _arguments() -> argparse.ArgumentParser:
@@ -116,6 +125,7 @@ def _arguments() -> argparse.ArgumentParser:
                         "elect its leaders, producers and consumers. Without it: the managers")
     parser.add_argument("--seeds", type=int, default=2_000, metavar="N", help="how many seeds (default 2000)")
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed (default 0)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that share the seeds (default 1)")
     parser.add_argument("--seed", type=int, metavar="S", help="run one seed and print its whole trace")
     parser.add_argument("--nodes", type=int, metavar="N", help=f"managers, 2 to 9 (default {NODES})")
     parser.add_argument("--seconds", type=float, metavar="T", help=f"simulated seconds of faults (default {chaos.CHAOS_SECONDS:g})")
@@ -130,6 +140,8 @@ def _names(simulation: type[Simulation]) -> str:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    if options.jobs < 1:
+        parser.error("--jobs must be at least 1")
     if options.seeds < 1 or (options.seconds is not None and options.seconds <= 0):
         parser.error("--seeds must be at least 1, --seconds above 0")
     if options.nodes is not None and (options.partitions or not 2 <= options.nodes <= 9):
@@ -147,31 +159,66 @@ def _one(simulation: Simulation, seed: int) -> int:
     return 1 if result.violation else 0
 
 
-def _many(simulation: Simulation, seeds: range) -> int:
+def _many(simulation: Simulation, seeds: range, options: argparse.Namespace) -> int:
     began = time.monotonic()
-    steps = committed = led = faults = 0
+    done = steps = committed = led = faults = 0
     seen: Counter[str] = Counter()
     violations: list[Result] = []
-    for seed in seeds:
-        try:
-            result = simulation.run(seed)
-        except Exception:
-            print(f"seed {seed} ended with an error; replay: {simulation.replay(seed)}", file=sys.stderr)
-            raise
-        steps, committed = steps + result.steps, committed + result.committed
-        led, faults = led + result.leaderships, faults + result.faults
-        seen.update(result.seen)
-        if result.violation:
-            violations.append(result)
-            if len(violations) <= SHOWN_MAX:
-                print(f"seed {seed}: {result.violation}\n  replay: {simulation.replay(seed)}", flush=True)
-        elif sys.stderr.isatty() and seed % 100 == 99:
-            print(f"\r{seed + 1 - seeds.start} seeds", end="\r", file=sys.stderr, flush=True)
+    interrupted = ""
+    try:
+        with contextlib.closing(_results(simulation, seeds, options)) as results:
+            for result in results:
+                done, steps, committed = done + 1, steps + result.steps, committed + result.committed
+                led, faults = led + result.leaderships, faults + result.faults
+                seen.update(result.seen)
+                if result.violation:
+                    violations.append(result)
+                    if len(violations) <= SHOWN_MAX:
+                        print(f"seed {result.seed}: {result.violation}\n  replay: {simulation.replay(result.seed)}", flush=True)
+                if done % TOLD_EVERY == 0 and done < len(seeds):
+                    print(f"{done} seeds, {time.monotonic() - began:.0f} s: {_outcome(violations)} so far", flush=True)
+    except KeyboardInterrupt:
+        interrupted = f"; interrupted, {len(seeds) - done} seeds were not run"
     print("seen: " + ", ".join(f"{name} {count}" for name, count in sorted(seen.items())))
-    outcome = f"{len(violations)} VIOLATIONS" if violations else "no violation"
-    print(f"simulate: {len(seeds)} seeds, {simulation}, {steps} steps, {faults} faults, {led} {simulation.leaderships} led, {committed} committed, "
-          f"{time.monotonic() - began:.1f} s: {outcome}")
-    return 1 if violations else 0
+    print(f"simulate: {done} seeds, {simulation}, {steps} steps, {faults} faults, {led} {simulation.leaderships} led, {committed} committed, "
+          f"{time.monotonic() - began:.1f} s: {_outcome(violations)}{interrupted}")
+    return 1 if violations or interrupted else 0
+
+
+def _outcome(violations: list[Result]) -> str:
+    return f"{len(violations)} VIOLATIONS" if violations else "no violation"
+
+
+def _results(simulation: Simulation, seeds: range, options: argparse.Namespace) -> Iterator[Result]:
+    """In the order of the seeds, by as many processes as are wanted."""
+    if options.jobs == 1:
+        for seed in seeds:
+            yield _run(simulation, seed)
+        return
+    with multiprocessing.get_context("spawn").Pool(options.jobs, _begin_job, (options,)) as pool:
+        yield from pool.imap(_run_in_job, seeds, chunksize=SEEDS_AT_A_TIME)
+
+
+def _run(simulation: Simulation, seed: int) -> Result:
+    try:
+        return simulation.run(seed)
+    except Exception:
+        print(f"seed {seed} ended with an error; replay: {simulation.replay(seed)}", file=sys.stderr)
+        raise
+
+
+# --- a process that runs seeds for another one ---
+
+_in_job: list[Simulation] = []
+
+
+def _begin_job(options: argparse.Namespace) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
+    _in_job.append(_simulation(options))
+
+
+def _run_in_job(seed: int) -> Result:
+    return _run(_in_job[0], seed)
 
 
 if __name__ == "__main__":

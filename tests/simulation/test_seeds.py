@@ -61,3 +61,27 @@ def test_the_command_ends_with_one_line_that_says_the_result(capsys: pytest.Capt
     """Exit code 0 where nothing is found."""
     assert main(["--seeds", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("no violation")
+
+
+def test_several_processes_find_what_one_finds(capsys: pytest.CaptureFixture[str]) -> None:
+    """The same totals, whoever ran the seeds; only the time differs."""
+    told = []
+    for jobs in ("1", "2"):
+        assert main(["--seeds", "30", "--first", "40", "--jobs", jobs, "--mutant", "election_by_a_minority"]) == 1
+        told.append(capsys.readouterr().out.splitlines())
+    (*alike, one), (*others, two) = told
+    assert alike == others and len(alike) > 2
+    assert one.split(" committed, ")[0] == two.split(" committed, ")[0]
+
+
+def test_an_interrupted_run_says_what_was_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1: it is not what was asked for."""
+    def interrupt(seed: int, *_more: object, **_how: object) -> object:
+        if seed == 3:
+            raise KeyboardInterrupt
+        return run_seed(seed, Options())
+
+    monkeypatch.setattr("tests.simulation.chaos.run_seed", interrupt)
+    assert main(["--seeds", "10"]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("simulate: 3 seeds, 3 managers") and last.endswith("no violation; interrupted, 7 seeds were not run")
