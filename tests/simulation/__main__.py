@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
-import signal
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from tests.simulation import chaos, mutants
+from tests.simulation import chaos, jobs, mutants
 from tests.simulation.mutant import UNCHANGED, Mutant
 from tests.simulation.partitions import chaos as partitions_chaos
 from tests.simulation.partitions import mutants as partitions_mutants
@@ -42,6 +42,14 @@ class Simulation(ABC):
         """One schedule."""
         with self.mutant.planted() as kinds:
             return self.run_seed(seed, kinds, trace=trace)
+
+    def run_told(self, seed: int) -> Result:
+        """One schedule of many; an error names it."""
+        try:
+            return self.run(seed)
+        except Exception:
+            print(f"seed {seed} ended with an error; replay: {self.replay(seed)}", file=sys.stderr)
+            raise
 
     def replay(self, seed: int) -> str:
         """The command that runs this seed again and prints its trace."""
@@ -106,13 +114,13 @@ def main(argv: list[str] | None = None) -> int:
     if options.rewrite_scenarios:
         print(f"simulate: {Scenario.rewrite() + PartitionsScenario.rewrite()} scenario files changed; read the diff")
         return 0
-    simulation = _simulation(options)
+    simulation = simulation_of(options)
     if options.seed is not None:
         return _one(simulation, options.seed)
     return _many(simulation, range(options.first, options.first + options.seeds), options)
 
 
-def _simulation(options: argparse.Namespace) -> Simulation:
+def simulation_of(options: argparse.Namespace) -> Simulation:
     return Partitions(options) if options.partitions else Managers(options)
 
 
@@ -193,32 +201,13 @@ def _results(simulation: Simulation, seeds: range, options: argparse.Namespace) 
     """In the order of the seeds, by as many processes as are wanted."""
     if options.jobs == 1:
         for seed in seeds:
-            yield _run(simulation, seed)
+            yield simulation.run_told(seed)
         return
-    with multiprocessing.get_context("spawn").Pool(options.jobs, _begin_job, (options,)) as pool:
-        yield from pool.imap(_run_in_job, seeds, chunksize=SEEDS_AT_A_TIME)
-
-
-def _run(simulation: Simulation, seed: int) -> Result:
+    pool = ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn"), jobs.begin, (options,))
     try:
-        return simulation.run(seed)
-    except Exception:
-        print(f"seed {seed} ended with an error; replay: {simulation.replay(seed)}", file=sys.stderr)
-        raise
-
-
-# --- a process that runs seeds for another one ---
-
-_in_job: list[Simulation] = []
-
-
-def _begin_job(options: argparse.Namespace) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
-    _in_job.append(_simulation(options))
-
-
-def _run_in_job(seed: int) -> Result:
-    return _run(_in_job[0], seed)
+        yield from pool.map(jobs.run, seeds, chunksize=SEEDS_AT_A_TIME)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":
