@@ -137,6 +137,18 @@ class ManagerService:
         body = {**identity, "host": address.host, "port": address.port}
         return self.register_broker(body, forwarded=False)["broker_id"]
 
+    def start_broker(self, spawn: Callable[[], NodeAddress]) -> int:
+        """Have a broker started and register it; its id.
+
+        Raises:
+            OutcomeUnknownError: it was started and could not be registered here; it goes on presenting itself. Else what ``spawn`` raises.
+        """
+        address = spawn()
+        try:
+            return self.add_broker(address)
+        except MyQueueError as error:
+            raise OutcomeUnknownError(f"a broker was started at {address.host}:{address.port}, but {error.message}") from error
+
     def register_broker(self, body: Mapping[str, Any], *, forwarded: bool) -> dict[str, Any]:
         """A broker presents itself: its id, the same for the same disk."""
         if not self._role.is_write_manager and not forwarded:

@@ -119,7 +119,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     _run_beside(lifecycle, driver, compaction, appointer, coordinator, lives, settings=settings, book=book, liveness=liveness, view=view)
     lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
     lifecycle.before_stop("last requests", lambda: gate.shut(least_seconds=LAST_REQUESTS_SECONDS[0], most_seconds=LAST_REQUESTS_SECONDS[1]))
-    for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close, watch.close, spawner.close):
+    for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close, watch.close):
         lifecycle.on_stop(close)
 
     blueprints = [queue.make_blueprint(service, records, replica, gate),

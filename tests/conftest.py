@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,13 +67,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How long the tests of each tier took, which is more than the whole where several run side by side."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                seconds[_tier(report.nodeid)] += report.duration  # type: ignore[assignment]
+                seconds[_tier(report.nodeid)] += report.duration
     if seconds:
-        terminalreporter.write_line("seconds of tests: " + ", ".join(f"{tier} {taken:.0f}" for tier, taken in seconds.most_common()))
+        longest_first = sorted(seconds.items(), key=lambda one: -one[1])
+        terminalreporter.write_line("seconds of tests: " + ", ".join(f"{tier} {taken:.0f}" for tier, taken in longest_first))
 
 
 @pytest.fixture(scope="session")

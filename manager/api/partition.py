@@ -94,8 +94,9 @@ def make_blueprint(service: ManagerService, records: Records, replica: Replica, 
     @blueprint.post("/brokers")
     def add_broker() -> tuple[Response, int]:
         arguments = arguments_of(request)
-        address = broker_address(arguments, request.remote_addr or "127.0.0.1") if has_address(arguments) else spawn()
-        return success(201, broker_id=service.add_broker(address))
+        if not has_address(arguments):
+            return success(201, broker_id=service.start_broker(spawn))
+        return success(201, broker_id=service.add_broker(broker_address(arguments, request.remote_addr or "127.0.0.1")))
 
     return blueprint
 

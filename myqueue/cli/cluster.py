@@ -12,7 +12,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigurationError, UnavailableError
+from ..errors import ConfigurationError, MyQueueError, UnavailableError
 from ..supervisor import Cluster, ClusterSpec
 from ..supervisor.folder import Saved
 from ..supervisor.spec import DEFAULT_PORT, PER_NODE, SHARED
@@ -54,7 +54,7 @@ def add_parser(groups: Any) -> None:
 
     add = command("add-broker", _add_broker, "start one broker more in a cluster that is up; it gets replicas of new topics, and those of "
                                               "brokers that are drained or lost")
-    add.add_argument("--json", action="store_true", help="as JSON: name, url")
+    add.add_argument("--json", action="store_true", help="as JSON: name, url; or error, outcome")
 
     for name, text in (("start", "start a node that is down"), ("stop", "end a node cleanly; it stays down"), ("restart", "stop and start a node"),
                        ("kill", "kill -9 all processes of a node; it stays down"), ("pause", "freeze a node: it hears and says nothing"),
@@ -161,7 +161,12 @@ def _reset(arguments: argparse.Namespace) -> int:
 
 def _add_broker(arguments: argparse.Namespace) -> int:
     cluster = _cluster(arguments)
-    name = cluster.add_broker()
+    try:
+        name = cluster.add_broker()
+    except MyQueueError as error:
+        if arguments.json:
+            print(json.dumps({"error": error.message, "outcome": error.outcome}))
+        raise
     url = cluster.node(name)["url"]
     print(json.dumps({"name": name, "url": url}) if arguments.json else f"{name}: up at {url}")
     return 0

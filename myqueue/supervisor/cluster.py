@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..client.transport import RequestsTransport, call
 from ..clock import SystemClock
-from ..errors import ConfigurationError, MyQueueError, UnavailableError
+from ..errors import ConfigurationError, MyQueueError, OutcomeUnknownError, UnavailableError
 from ..protocol import routes
 from .control import ask
 from .folder import DataFolder, Saved
@@ -196,34 +196,43 @@ class Cluster:
     def add_broker(self, timeout_seconds: float = UP_SECONDS) -> str:
         """Start one broker more in a cluster that is up; its name, once it is ready.
 
-        It is there after ``down`` and ``up`` too. One that could not be started by an earlier call is tried again.
+        It is there after ``down`` and ``up`` too. One whose database an earlier call could not have made is tried again.
 
         Raises:
-            ConfigurationError: the cluster is down, another broker is just being added, or there are as many as there may be.
-            UnavailableError: it could not be started.
+            ConfigurationError: the cluster is down, another broker is just being added, or there are as many as there may be. Nothing was done.
+            OutcomeUnknownError: it was not ready in time, or something failed; it belongs to the cluster from now on all the same.
         """
-        saved = self._saved()
+        self._saved()
         if not self.folder.is_supervised():
             raise ConfigurationError(f"the cluster in {self.data} is down: start it by 'up'")
         with self.folder.one_grows():
-            saved = self._saved()
-            there = {node["name"] for node in ask(self.folder, "status")["nodes"]}
+            saved, answer = self._saved(), ask(self.folder, "status")
+            if answer["phase"] != "running" or answer.get("is_growing", True):
+                raise ConfigurationError(f"the cluster in {self.data} is {answer['phase']}, and cannot grow just now")
+            there = {node["name"] for node in answer["nodes"]}
             name = next((name for name in saved.spec.broker_names() if name not in there), None)
             if name is None:
                 saved = self.folder.grow(saved)
                 name = saved.spec.broker_names()[-1]
-            places = self.folder.places(saved, self._server_url)
-            job = job_of(saved.spec.postgres_of(name))
-            wanted = {name, saved.spec.postgres_of(name), job}
-            new = [spec for spec in self._plan(saved, places) if spec.name in wanted and (spec.name not in there or spec.name == job)]
-            self.folder.write_pgpass(saved, places)
-            ask(self.folder, "grow", nodes=[spec.to_json() for spec in new])
-            self._wait(lambda: not ask(self.folder, "status")["is_growing"], timeout_seconds, f"{name} did not start in time")
-            failed = ask(self.folder, "status")["growth_failure"]
-            if failed:
-                raise UnavailableError(f"{failed} failed, so {name} was not started: {self._last_words(failed)}")
-            self._await_ready([name], timeout_seconds)
+            try:
+                self._start_more(saved, name, there, timeout_seconds)
+            except MyQueueError as error:
+                raise OutcomeUnknownError(f"{error.message}; {name} belongs to the cluster from now on and will be started again") from error
         return name
+
+    def _start_more(self, saved: Saved, name: str, there: Collection[str], timeout_seconds: float) -> None:
+        """Have the supervisor start a broker with all that it needs and is not there, and wait until it is ready."""
+        places = self.folder.places(saved, self._server_url)
+        job = job_of(saved.spec.postgres_of(name))
+        wanted = {name, saved.spec.postgres_of(name), job}
+        new = [spec for spec in self._plan(saved, places) if spec.name in wanted and (spec.name not in there or spec.name == job)]
+        self.folder.write_pgpass(saved, places)
+        ask(self.folder, "grow", nodes=[spec.to_json() for spec in new])
+        self._wait(lambda: not ask(self.folder, "status")["is_growing"], timeout_seconds, f"{name} did not start in time")
+        failed = ask(self.folder, "status")["growth_failure"]
+        if failed:
+            raise UnavailableError(f"{failed} failed, so {name} was not started: {self._last_words(failed)}")
+        self._await_ready([name], timeout_seconds)
 
     # --- one node ---
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from ..errors import ConfigurationError
-from .spec import EXTERNAL, HOST, ClusterSpec
+from .spec import EXTERNAL, HOST, SHARED, ClusterSpec
 
 RESERVED_CONNECTIONS = 50  # the reader's 32, migrations, people, PostgreSQL's own reserve
 BROKERS_TO_COME = 2  # that can be added to a server that runs: more wait for its restart
@@ -114,7 +114,7 @@ def make_plan(spec: ClusterSpec, places: Places, kinds: Mapping[str, Kind] = KIN
 def max_connections(spec: ClusterSpec, server: str, kinds: Mapping[str, Kind] = KINDS) -> int:
     """What a PostgreSQL node must allow: all pools of its nodes together, and a reserve."""
     nodes = [node for node in spec.database_nodes() if spec.postgres_of(node) == server]
-    to_come = BROKERS_TO_COME * kinds["broker"].connections if server == spec.postgres_of("broker-1") == spec.postgres_of("broker-2") else 0
+    to_come = BROKERS_TO_COME * kinds["broker"].connections if spec.postgres == SHARED else 0
     return RESERVED_CONNECTIONS + to_come + sum(kinds[node.partition("-")[0]].connections for node in nodes)
 
 

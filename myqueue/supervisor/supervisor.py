@@ -43,7 +43,8 @@ class Supervisor:
         self._project, self._environment = project, environment
         self._nodes = {spec.name: self._new_node(spec) for spec in specs}
         self._growing: list[list[Node]] = []  # stage by stage, the first one is started
-        self._growth_failure: str | None = None  # why the last growth did not succeed
+        self._dropped: list[Node] = []  # of a growth that failed: killed, not gone yet
+        self._growth_failure: str | None = None  # the node by which the last growth did not succeed
         self._stages = sorted({spec.stage for spec in specs})
         self._stage = self._stages[0]
         self._failed = False
@@ -95,7 +96,7 @@ class Supervisor:
         elif command != "status":
             raise ConfigurationError(f"there is no command {command!r}")
         return {"phase": self.phase, "pid": os.getpid(), "nodes": [node.to_json() for node in self._nodes.values()],
-                "is_growing": bool(self._growing), "growth_failure": self._growth_failure}
+                "is_growing": bool(self._growing or self._dropped), "growth_failure": self._growth_failure}
 
     def _node(self, name: object) -> Node:
         node = self._nodes.get(str(name))
@@ -111,8 +112,8 @@ class Supervisor:
 
     def _grow(self, specs: Sequence[NodeSpec]) -> None:
         """Start nodes that were not in the plan, stage by stage; a job that has ended, well or not, is done again with another spec."""
-        if self.phase != RUNNING or self._growing:
-            raise ConfigurationError(f"the cluster is {'growing' if self._growing else self.phase}")
+        if self.phase != RUNNING or self._growing or self._dropped:
+            raise ConfigurationError(f"the cluster is {self.phase if self.phase != RUNNING else 'growing'}")
         for spec in specs:
             known = self._nodes.get(spec.name)
             if known is not None and not (spec.once and known.state in (DONE, DOWN)):
@@ -129,11 +130,10 @@ class Supervisor:
         if failed is not None:
             self._growth_failure = failed.spec.name
             _log.error("%s failed: nothing is added", failed.spec.name)
-            for node in (node for group in self._growing for node in group):
+            nodes, self._growing = [node for group in self._growing for node in group], []
+            for node in nodes:
                 node.kill()
-                if not node.spec.once:
-                    del self._nodes[node.spec.name]
-            self._growing = []
+            self._dropped = [node for node in nodes if not node.spec.once]
         elif all(node.is_ready() for node in group):
             del self._growing[0]
             if self._growing:
@@ -163,6 +163,9 @@ class Supervisor:
             said = node.tick()
             if said:
                 _log.info("%s: %s", name, said)
+        for node in [node for node in self._dropped if node.state == DOWN]:
+            self._dropped.remove(node)
+            del self._nodes[node.spec.name]
         if self.phase == RUNNING and self._growing:
             self._continue_growth()
         elif self.phase == STARTING:

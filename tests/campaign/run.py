@@ -78,7 +78,9 @@ class _Campaign:
         self._make_clients()
         for client in (*self._producers, *self._readers, *self._others):
             client.start()
-        first = self._now()  # the schedule's own zero
+        if not self._wait(lambda: all(self._acknowledged_since(producer.name, 0.0) for producer in self._producers), HEAL_SECONDS):
+            self._say(f"not every producer has a message acknowledged after {HEAL_SECONDS:.0f} s")
+        first = self._now()  # the schedule's own zero: everybody is at work
         nemesis = Nemesis(self._lab, self._history, seed=self._plan.seed, now=lambda: self._now() - first, say=self._say)
         faults = self._plan.faults or make_schedule(self._plan.seed, self._lab.nodes, seconds=self._plan.seconds,
                                                     pause_seconds=self._plan.pause_seconds, only=self._plan.only)
@@ -119,7 +121,7 @@ class _Campaign:
                           QueueReader("queue repeater", setting, QUEUE, with_request_ids=True)]
         self._readers += [NativeReader(f"native reader {n}", setting, NATIVE, n) for n in range(TOPICS[NATIVE])]
         self._others += [Registrar(f"registrar {n}", setting, SDK, self._plan.seed) for n in (1, 2)]
-        self._others += [ManagerWatch(name, setting, lab.direct_url(name)) for name in lab.nodes.managers]
+        self._others += [ManagerWatch(name, setting, lab.cluster.folder.logs / f"{name}.log") for name in lab.nodes.managers]
         partitions = [(topic, partition) for topic, count in TOPICS.items() for partition in range(count)]
         self._others += [PartitionWatch(name, setting, lab.direct_url(name), partitions) for name in lab.nodes.brokers]
         self._history.readers = {reader.name for reader in self._readers}

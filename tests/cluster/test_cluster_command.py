@@ -103,6 +103,14 @@ def test_an_interrupted_start_leaves_nothing(data: Path):
     assert not cluster.folder.is_supervised() and not processes_of(cluster)
 
 
+def test_what_could_not_be_added_is_said_as_json_too(data: Path):
+    """For the managers, which run this command: whether anything was done."""
+    done = subprocess.run([COMMAND, "add-broker", "--json", "--data", str(data)], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    sentence = f"there is no cluster in {data}: start one by 'up'"
+    assert (1, f"myqueue: {sentence}\n") == (done.returncode, done.stderr)
+    assert {"error": sentence, "outcome": "not_done"} == json.loads(done.stdout)
+
+
 def test_what_is_not_there_is_one_sentence(data: Path):
     """No cluster, no such node: exit code 1, nothing made."""
     assert run("status", data, code=1) == f"myqueue: there is no cluster in {data}: start one by 'up'\n"

@@ -17,11 +17,10 @@ import requests
 from myqueue import AdminClient
 from myqueue.errors import UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
-from tests.support.load import QueueFaceLoad, SdkLoad
+from tests.support.load import PAUSE_SECONDS, QueueFaceLoad, SdkLoad
 from tests.support.long import LONG
 from tests.support.manager_faults import (
     MANAGERS,
-    PAUSE_SECONDS,
     Campaign,
     Creator,
     check_same,

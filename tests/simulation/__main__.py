@@ -185,6 +185,8 @@ def _many(simulation: Simulation, seeds: range, options: argparse.Namespace) -> 
                         print(f"seed {result.seed}: {result.violation}\n  replay: {simulation.replay(result.seed)}", flush=True)
                 if done % TOLD_EVERY == 0 and done < len(seeds):
                     print(f"{done} seeds, {time.monotonic() - began:.0f} s: {_outcome(violations)} so far", flush=True)
+                elif done % 100 == 0 and sys.stderr.isatty():
+                    print(f"\r{done} seeds", end="\r", file=sys.stderr, flush=True)
     except KeyboardInterrupt:
         interrupted = f"; interrupted, {len(seeds) - done} seeds were not run"
     print("seen: " + ", ".join(f"{name} {count}" for name, count in sorted(seen.items())))

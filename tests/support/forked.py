@@ -17,16 +17,16 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("flask", "gunicorn.app.base", "gunicorn.arbiter", "gunicorn.workers.gthread", "psycopg2.extras", "requests", "sqlalchemy")
 MESSAGE_BYTES_MAX = 1 << 17
 START_SECONDS = 60.0
-POLL_SECONDS = 0.01
 
 
 class ForkedProcess:
@@ -44,12 +44,12 @@ class ForkedProcess:
 
     def wait(self, timeout: float) -> int:
         """Raises subprocess.TimeoutExpired."""
-        deadline = time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(str(self.pid), timeout)
-            time.sleep(POLL_SECONDS)
-        return code
+        try:
+            wait_until(lambda: self.poll() is not None, timeout_seconds=timeout, what=f"the end of process {self.pid}")
+        except AssertionError as error:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout) from error
+        assert self.returncode is not None
+        return self.returncode
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:

@@ -26,13 +26,13 @@ import requests
 
 from myqueue.supervisor import Cluster, ClusterSpec
 from myqueue.supervisor.process import descendants
+from tests.support.load import PAUSE_SECONDS
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
 MANAGERS = ("manager-1", "manager-2", "manager-3")
 TABLES = ("wal", "member", "broker", "topic", "partition", "producer", "consumer", "id_counter", "client_session")
 SETTLE_SECONDS = 60.0
-PAUSE_SECONDS = 0.05  # between commands of one creator: what is tested shares the machine with it
 BACK_SECONDS = 30.0  # until a command is acknowledged again; how soon it should be is measured elsewhere
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from manager.service import ManagerService
 from myqueue.errors import MyQueueError, OutcomeUnknownError, StaleMetadataError, UnavailableError, UnknownTopicError
+from myqueue.protocol.types import NodeAddress
 from myqueue.testing import ManualClock
 
 REPLIES = {"partition": 3, "replication_factor": 3, "producers": {"t": {"producer_id": 1}}, "consumers": {"t": {"consumer_id": 1, "partitions": 1}},
@@ -18,6 +19,7 @@ CALLS: dict[str, Callable[[ManagerService], Any]] = {
     "create a topic": lambda service: service.create_topic("t"),
     "add a partition": lambda service: service.add_partition("t"),
     "register a producer": lambda service: service.register_producers(["t"]),
+    "start a broker": lambda service: service.start_broker(lambda: NodeAddress("127.0.0.1", 9096)),
     "register a consumer": lambda service: service.register_consumers(["t"], start="latest"),
 }
 
@@ -30,7 +32,7 @@ def service(later: MyQueueError) -> ManagerService:
     clock = ManualClock()
     replica = SimpleNamespace(certain=fail, catalogue=lambda: SimpleNamespace(topics={}))
     return ManagerService(proposer=SimpleNamespace(propose=lambda command: REPLIES), replica=replica,  # type: ignore[arg-type]
-                          records=SimpleNamespace(pin_latest=fail), brokers=SimpleNamespace(each=lambda calls: []),  # type: ignore[arg-type]
+                          records=SimpleNamespace(pin_latest=fail), brokers=SimpleNamespace(each=lambda calls: [], identity=fail),  # type: ignore[arg-type]
                           appointer=SimpleNamespace(has=lambda broker_id, row: True), book=SimpleNamespace(heard=lambda kind, actor_id: None),  # type: ignore[arg-type]
                           liveness=SimpleNamespace(), peers=SimpleNamespace(), role=SimpleNamespace(), clock=clock, pause=clock.advance,  # type: ignore[arg-type]
                           appoint_timeout_seconds=1.0, propose_timeout_seconds=1.0, drain_wait_seconds=1.0)

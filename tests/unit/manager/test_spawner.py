@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
@@ -16,9 +14,8 @@ from myqueue.protocol.types import NodeAddress
 
 
 @pytest.fixture
-def spawner() -> Iterator[Spawner]:
-    with closing(Spawner("/data")) as made:
-        yield made
+def spawner() -> Spawner:
+    return Spawner("/data")
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, code: int, out: str, error: str = "") -> list[list[str]]:
@@ -34,8 +31,8 @@ def answer_with(monkeypatch: pytest.MonkeyPatch, code: int, out: str, error: str
 
 
 def test_without_a_supervisor_it_is_the_caller_s_mistake() -> None:
-    with closing(Spawner(None)) as spawner, pytest.raises(BadRequestError, match="does not run under a supervisor"):
-        spawner.spawn()
+    with pytest.raises(BadRequestError, match="does not run under a supervisor"):
+        Spawner(None).spawn()
 
 
 def test_the_command_says_where_the_broker_listens(spawner: Spawner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,12 +41,17 @@ def test_the_command_says_where_the_broker_listens(spawner: Spawner, monkeypatch
     assert [["-m", "myqueue", "cluster", "add-broker", "--json", "--data", "/data"]] * 2 == ran
 
 
-def test_why_it_did_not_start_is_passed_on(spawner: Spawner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the next one may be tried."""
-    answer_with(monkeypatch, 1, "", "some warning\nmyqueue: there is no port left\n")
+@pytest.mark.parametrize(("out", "outcome", "told"), [
+    ('{"error": "there are 99 brokers", "outcome": "not_done"}', "not_done", "the broker could not be started: there are 99 brokers"),
+    ('{"error": "broker-2 is not ready", "outcome": "unknown"}', "unknown", "the broker could not be started: broker-2 is not ready"),
+    ("", "unknown", "ended with 1 and did not say what it did")])
+def test_why_it_did_not_start_is_passed_on(spawner: Spawner, monkeypatch: pytest.MonkeyPatch, out: str, outcome: str, told: str) -> None:
+    """With what was done, as far as it is known. The next one may be tried."""
+    answer_with(monkeypatch, 1, out)
     for _ in range(2):
-        with pytest.raises(UnavailableError, match="the broker could not be started: there is no port left"):
+        with pytest.raises(UnavailableError, match=told) as raised:
             spawner.spawn()
+        assert outcome == raised.value.outcome
 
 
 def test_one_is_started_at_a_time_and_nobody_waits_for_ever(spawner: Spawner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,10 +69,3 @@ def test_one_is_started_at_a_time_and_nobody_waits_for_ever(spawner: Spawner, mo
     with pytest.raises(OverloadedError, match="just being started"):
         spawner.spawn()
     go_on.set()
-
-
-def test_a_manager_that_stops_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    spawner = Spawner("/data")
-    spawner.close()
-    with pytest.raises(UnavailableError, match="just stopping"):
-        spawner.spawn()
