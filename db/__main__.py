@@ -13,6 +13,7 @@ from pathlib import Path
 from myqueue.errors import ConfigurationError, MyQueueError
 
 DATABASE_URL = "MYQUEUE_DB_DATABASE_URL"
+ENDING_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGQUIT
 ADMIN_URL = "MYQUEUE_DB_ADMIN_URL"
 ADMIN_PASSWORD_FILE = "MYQUEUE_DB_ADMIN_PASSWORD_FILE"  # noqa: S105
 OWNER_PASSWORD = "MYQUEUE_DB_OWNER_PASSWORD"  # noqa: S105 (a variable's name)
@@ -34,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m db", description="PostgreSQL for MyQueue: run a server, make databases, bring them up to date.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    server = commands.add_parser("server", help="run PostgreSQL in the foreground until SIGINT or SIGTERM")
+    server = commands.add_parser("server", help="run PostgreSQL in the foreground until SIGINT, SIGTERM or (without a last checkpoint) SIGQUIT")
     server.set_defaults(command=_server)
     server.add_argument("--data", type=Path, required=True, help="data folder, made if it is not there")
     server.add_argument("--port", type=int, required=True, help="port on 127.0.0.1")
@@ -66,10 +67,14 @@ def _server(arguments: argparse.Namespace, _environment: Mapping[str, str]) -> i
     if not all(settings.values()):
         raise ConfigurationError("--set wants NAME=VALUE")
 
+    immediate = False
+
     def end(number: int, _frame: object) -> None:
+        nonlocal immediate
+        immediate = number == signal.SIGQUIT
         raise SystemExit(0)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING_SIGNALS:
         signal.signal(number, end)
     server = LocalPostgres(arguments.data, port=arguments.port, settings=settings, log_file=arguments.log_file)
     try:
@@ -79,9 +84,9 @@ def _server(arguments: argparse.Namespace, _environment: Mapping[str, str]) -> i
         print(f"PostgreSQL is ready on 127.0.0.1:{server.port}", flush=True)
         code = server.wait()
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ENDING_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # stopping is bounded: a second signal must not cut it short
-        server.stop()
+        server.stop(immediate=immediate)
         if arguments.ready_file:
             arguments.ready_file.unlink(missing_ok=True)
     raise MyQueueError(f"PostgreSQL ended by itself with code {code} (log: {server.log_file})")

@@ -226,7 +226,7 @@ class Demo:
             if self._spark is not None:
                 _end_group(self._spark)
             if self._cluster is not None:
-                self._cluster.down()
+                self._cluster.down(lasting=self._keep)
             if not self._keep:
                 shutil.rmtree(self._folder, ignore_errors=True)
         finally:

@@ -144,8 +144,11 @@ class Cluster:
             self.down()
             raise
 
-    def down(self, timeout_seconds: float = DOWN_SECONDS) -> None:
+    def down(self, timeout_seconds: float = DOWN_SECONDS, *, lasting: bool = True) -> None:
         """End everything cleanly, what a killed supervisor left behind included; nothing happens if it is down.
+
+        Args:
+            lasting: False where the data are deleted next: PostgreSQL then writes no last checkpoint.
 
         Raises:
             UnavailableError: the supervisor did not end in time; everything was killed.
@@ -158,7 +161,7 @@ class Cluster:
                 return True
             if not told:
                 with contextlib.suppress(UnavailableError):  # it is ending already, or has only just begun: told when it says how it is reached
-                    ask(self.folder, "down")
+                    ask(self.folder, "down", lasting=lasting)
                     told = True
             return False
 
@@ -174,7 +177,7 @@ class Cluster:
     def reset(self) -> None:
         """Take it down and delete all its data, on a server of one's own too."""
         saved = self._saved()
-        self.down()
+        self.down(lasting=False)
         if saved.spec.postgres == EXTERNAL:
             self._drop_databases(saved)
         self.folder.remove()

@@ -67,14 +67,14 @@ class Node:
             return
         self._launch()
 
-    def stop(self) -> None:
-        """Ask it to end; it stays down."""
+    def stop(self, *, lasting: bool = True) -> None:
+        """Ask it to end; it stays down. Not ``lasting``: its data are deleted next."""
         self._wanted_again = False
         if self._process is None:
             self.state = DOWN
         elif self.state != STOPPING:
             self._process.signal_tree(signal.SIGCONT)
-            self._process.ask_to_end()
+            self._process.ask_to_end(signal.SIGTERM if lasting else self.spec.discard_signal)
             self.state, self._due = STOPPING, self._clock.monotonic() + self.spec.stop_seconds
 
     def kill(self) -> None:

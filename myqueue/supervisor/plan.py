@@ -5,6 +5,7 @@ How a kind of node is started is a row of a table, so that tests supply rows of 
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -28,6 +29,7 @@ class Kind:
         connections: the most connections one node opens to its database.
         once: a job that ends; ready when it ended well.
         stop_seconds: how long a clean end may take; then it is killed.
+        discard_signal: asks for its end where its data are deleted next.
     """
 
     command: tuple[str, ...]
@@ -36,13 +38,14 @@ class Kind:
     connections: int = 0
     once: bool = False
     stop_seconds: float = 15.0  # gunicorn answers what it has within 8
+    discard_signal: int = signal.SIGTERM
 
 
 KINDS: Mapping[str, Kind] = {
     "postgres": Kind(
         ("{python}", "-m", "db", "server", "--data", "{postgres_data}", "--port", "{port}", "--ready-file", "{ready_file}",
          "--log-file", "{log_file}", "--set", "max_connections={max_connections}", "--set", "shared_buffers={shared_buffers}"),
-        stage=0, stop_seconds=40.0),  # its last checkpoint syncs every file of every database made meanwhile
+        stage=0, stop_seconds=40.0, discard_signal=signal.SIGQUIT),  # its last checkpoint syncs every file of every database made meanwhile
     "databases": Kind(
         ("{python}", "-m", "db", "create", "--prefix", "{prefix}", "--nodes", "{nodes}"),
         {"MYQUEUE_DB_ADMIN_URL": "{admin_url}", "MYQUEUE_DB_ADMIN_PASSWORD_FILE": "{admin_password_file}",
@@ -78,6 +81,7 @@ class NodeSpec:
     ready_file: str | None = None
     once: bool = False
     stop_seconds: float = 15.0
+    discard_signal: int = signal.SIGTERM
     database: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -191,7 +195,8 @@ def _node(name: str, kind_name: str, places: Places, kinds: Mapping[str, Kind], 
     kind = kinds[kind_name]
     filled = {"python": sys.executable, "host": HOST, "name": name, "data": places.data, **values}
     environment = {key: template.format_map(filled) for key, template in kind.environment.items()}
-    return NodeSpec(name=name, kind=kind_name, stage=kind.stage, once=kind.once, stop_seconds=kind.stop_seconds, log_file=f"{places.logs}/{name}.log",
+    return NodeSpec(name=name, kind=kind_name, stage=kind.stage, once=kind.once, stop_seconds=kind.stop_seconds,
+                    discard_signal=int(kind.discard_signal), log_file=f"{places.logs}/{name}.log",
                     command=tuple(part.format_map(filled) for part in kind.command),
                     environment={**environment, MARK: f"{places.cluster_id}:{name}"}, **more)
 

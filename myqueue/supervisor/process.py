@@ -43,9 +43,9 @@ class NodeProcess:
                 os.killpg(self.pid, signal.SIGKILL)
         return self._popen.poll()
 
-    def ask_to_end(self) -> None:
-        """SIGTERM to the process itself; it ends what it started."""
-        self._popen.send_signal(signal.SIGTERM)
+    def ask_to_end(self, number: int = signal.SIGTERM) -> None:
+        """A signal to the process itself; it ends what it started."""
+        self._popen.send_signal(number)
 
     def signal_tree(self, number: int) -> None:
         """The same signal to the process and all its descendants, other sessions included (PostgreSQL's are)."""

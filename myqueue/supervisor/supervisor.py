@@ -48,6 +48,7 @@ class Supervisor:
         self._stages = sorted({spec.stage for spec in specs})
         self._stage = self._stages[0]
         self._failed = False
+        self._lasting = True  # False: the data are deleted once everything has ended
 
     def run(self) -> int:
         """Own the folder, start everything, watch it, end everything; 0 if that was wished, 1 if the start failed."""
@@ -77,6 +78,7 @@ class Supervisor:
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         command = request.get("command")
         if command == "down":
+            self._lasting = self._lasting and request.get("lasting", True) is True
             self._end()
         elif command in ("start", "stop", "kill", "pause", "resume"):
             if self.phase != RUNNING:
@@ -202,8 +204,7 @@ class Supervisor:
     def _end(self) -> None:
         if self.phase in (STARTING, RUNNING):
             self.phase, self._stage = STOPPING, self._stages[-1]
-            for node in self._at(self._stage):
-                node.stop()
+            self._stop_stage()
 
     def _recede(self) -> None:
         if any(node.state not in (DOWN, DONE) for node in self._at(self._stage)):
@@ -213,8 +214,11 @@ class Supervisor:
             self.phase = STOPPED
             return
         self._stage = self._stages[place - 1]
+        self._stop_stage()
+
+    def _stop_stage(self) -> None:
         for node in self._at(self._stage):
-            node.stop()
+            node.stop(lasting=self._lasting)
 
     def _at(self, stage: int) -> list[Node]:
         return [node for node in self._nodes.values() if node.spec.stage == stage]

@@ -168,5 +168,5 @@ def open_lab(shape: Shape) -> Iterator[Lab]:
             lab.up()
             yield lab
         finally:
-            lab.cluster.down()
+            lab.cluster.down(lasting=False)
             lab.cluster.folder.remove()

@@ -17,6 +17,7 @@ import requests
 from myqueue import AdminClient
 from myqueue.errors import UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
+from tests.support.clusters import running_cluster
 from tests.support.load import PAUSE_SECONDS, QueueFaceLoad, SdkLoad
 from tests.support.long import LONG
 from tests.support.manager_faults import (
@@ -32,7 +33,6 @@ from tests.support.manager_faults import (
     term_of,
     url_of,
 )
-from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
 HERE = ("kill_driver", "stop_postgres_at_once", "kill_a_majority")  # some of all kinds; others have tests below
@@ -40,13 +40,8 @@ HERE = ("kill_driver", "stop_postgres_at_once", "kill_a_majority")  # some of al
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    with open_folder("myqueue elections ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=1, managers=3, ports=(0,), postgres="per-node"))
-        try:
-            cluster.up()
-            yield cluster
-        finally:
-            cluster.down()
+    with running_cluster(ClusterSpec(brokers=1, managers=3, ports=(0,), postgres="per-node")) as cluster:
+        yield cluster
 
 
 @pytest.fixture

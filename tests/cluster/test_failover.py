@@ -13,8 +13,8 @@ import requests
 from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.errors import MyQueueError
 from myqueue.supervisor import Cluster, ClusterSpec
+from tests.support.clusters import running_cluster
 from tests.support.load import PAUSE_SECONDS
-from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
 TOPIC = "failover"
@@ -27,15 +27,10 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with open_folder("myqueue failover ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=3, managers=1, ports=(0,)))
-        try:
-            cluster.up()
-            made = requests.post(f"{cluster.balancer_url}/v1/topics", json={"topic": TOPIC, "partitions": PARTITIONS}, timeout=10)
-            assert (made.status_code, made.json()["replication_factor"]) == (201, 3), made.text
-            yield cluster
-        finally:
-            cluster.down()
+    with running_cluster(ClusterSpec(brokers=3, managers=1, ports=(0,))) as cluster:
+        made = requests.post(f"{cluster.balancer_url}/v1/topics", json={"topic": TOPIC, "partitions": PARTITIONS}, timeout=10)
+        assert (made.status_code, made.json()["replication_factor"]) == (201, 3), made.text
+        yield cluster
 
 
 def get(cluster: Cluster, path: str) -> dict:

@@ -14,9 +14,9 @@ import requests
 
 from myqueue.supervisor import Cluster, ClusterSpec
 from myqueue.supervisor.process import descendants
+from tests.support.clusters import running_cluster
 from tests.support.load import QueueFaceLoad, SdkLoad
 from tests.support.long import LONG
-from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
 ALL = ("broker-1", "broker-2", "broker-3", "manager-1", "manager-2", "manager-3", "balancer", "postgres")
@@ -26,13 +26,8 @@ RECOVERY_SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with open_folder("myqueue faults ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=3, managers=3, ports=(0,)))
-        try:
-            cluster.up()
-            yield cluster
-        finally:
-            cluster.down()
+    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,))) as cluster:
+        yield cluster
 
 
 @pytest.mark.timeout(400)

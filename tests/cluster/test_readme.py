@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from myqueue.supervisor import Cluster, ClusterSpec
-from tests.support.postgres import open_folder
+from tests.support.clusters import running_cluster
 
 ROOT = Path(__file__).parents[2]
 BOOTSTRAP = "localhost:9092"  # what the README says
@@ -29,13 +29,8 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with open_folder("myqueue readme ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=1, managers=1, ports=(0,)))
-        try:
-            cluster.up()
-            yield cluster
-        finally:
-            cluster.down()
+    with running_cluster(ClusterSpec(brokers=1, managers=1, ports=(0,))) as cluster:
+        yield cluster
 
 
 def curl(line: str) -> requests.Response:

@@ -14,7 +14,7 @@ import pytest
 
 from myqueue import AdminClient, DeliveryError, Message, MyConsumer, MyProducer, OffsetOutOfRangeError, TopicExistsError, UnknownTopicError
 from myqueue.supervisor import Cluster, ClusterSpec
-from tests.support.clusters import cluster_folder
+from tests.support.clusters import running_cluster
 from tests.support.lossy_proxy import lossy_proxy
 from tests.support.waiting import wait_until
 
@@ -27,7 +27,7 @@ _names = iter(range(1_000_000))
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Two brokers, a manager and the balancer, for all tests of this module."""
-    with cluster_folder() as folder, Cluster(folder, ClusterSpec(brokers=2, managers=1, ports=(0,))) as made:
+    with running_cluster(ClusterSpec(brokers=2, managers=1, ports=(0,))) as made:
         yield made
 
 

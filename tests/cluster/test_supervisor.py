@@ -22,7 +22,7 @@ from myqueue.errors import ConfigurationError, OutcomeUnknownError, UnavailableE
 from myqueue.supervisor import Cluster, ClusterSpec
 from myqueue.supervisor.control import ask
 from myqueue.supervisor.process import descendants, is_alive, signal_all
-from tests.support.clusters import SMALL, STAND_INS, cluster_folder, get, is_root, processes_of
+from tests.support.clusters import SMALL, STAND_INS, cluster_folder, get, is_root, processes_of, running_cluster
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
@@ -32,11 +32,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
     """A cluster that is up; a test leaves every node up."""
-    with cluster_folder() as data:
-        cluster = Cluster(data, SMALL, kinds=STAND_INS)
-        cluster.up()
+    with running_cluster(SMALL, kinds=STAND_INS) as cluster:
         yield cluster
-        cluster.down()
 
 
 @pytest.fixture
@@ -291,7 +288,9 @@ def test_a_broker_is_added_to_a_cluster_that_is_up(data: Path, postgres: str):
     assert {"broker-2"} | ({"postgres-broker-2"} if postgres == "per-node" else set()) == set(after) - set(before)
     assert get(cluster.node("broker-2")["url"] + "/readyz") == {"ready": True}
     owner_query(cluster, "broker-2", "CREATE TABLE kept AS SELECT 1 AS id")
-    cluster.down()
+    cluster.down(lasting=False)  # what is committed is there all the same
+    server_log = cluster.folder.logs / f"{'postgres' if postgres == 'shared' else 'postgres-broker-2'}.server.log"
+    assert "immediate shutdown" in server_log.read_text()
     again = Cluster(data, kinds=STAND_INS)
     again.up()
     assert reader_query(again, "broker-2", "SELECT id FROM kept") == [(1,)]

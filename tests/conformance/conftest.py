@@ -20,16 +20,11 @@ def base_url() -> Iterator[str]:
     if given:
         yield given
         return
-    from myqueue.supervisor import Cluster, ClusterSpec
-    from tests.support.postgres import open_folder
+    from myqueue.supervisor import ClusterSpec
+    from tests.support.clusters import running_cluster
 
-    with open_folder("myqueue conformance ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=3, managers=3, ports=(0,)))
-        try:
-            cluster.up()
-            yield cluster.balancer_url
-        finally:
-            cluster.down()
+    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,))) as cluster:
+        yield cluster.balancer_url
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from myqueue import MyProducer
 from myqueue.protocol import routes
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.bench_failover import leader_node
-from tests.support.postgres import open_folder
+from tests.support.clusters import running_cluster
 from tests.support.waiting import wait_until
 
 TOPIC = "failover"
@@ -70,17 +70,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="that the follower misses (default: 1000000)")
     arguments = parser.parse_args()
-    with open_folder("myqueue catch-up ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=3, managers=1, ports=(0,)))
-        try:
-            cluster.up()
-            made = requests.post(f"http://{cluster.bootstrap}/v1/topics", json={"topic": TOPIC}, timeout=10)
-            assert made.status_code == 201, made.text
-            assert made.json()["replication_factor"] == 3, made.text
-            with MyProducer(topics=[TOPIC], broker=cluster.bootstrap) as producer:
-                measure(cluster, producer, arguments.messages)
-        finally:
-            cluster.down()
+    with running_cluster(ClusterSpec(brokers=3, managers=1, ports=(0,))) as cluster:
+        made = requests.post(f"http://{cluster.bootstrap}/v1/topics", json={"topic": TOPIC}, timeout=10)
+        assert made.status_code == 201, made.text
+        assert made.json()["replication_factor"] == 3, made.text
+        with MyProducer(topics=[TOPIC], broker=cluster.bootstrap) as producer:
+            measure(cluster, producer, arguments.messages)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import requests
 
 from myqueue import MyProducer
 from myqueue.supervisor import Cluster, ClusterSpec
-from tests.support.postgres import open_folder
+from tests.support.clusters import running_cluster
 from tests.support.waiting import wait_until
 
 TOPIC = "failover"
@@ -49,21 +49,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, metavar="N", help="default: 20")
     arguments = parser.parse_args()
-    with open_folder("myqueue failover ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=3, managers=3, ports=(0,)))
-        try:
-            cluster.up()
-            made = requests.post(f"http://{cluster.bootstrap}/v1/topics", json={"topic": TOPIC}, timeout=10)
-            assert made.status_code == 201, made.text
-            assert made.json()["replication_factor"] == 3, made.text
-            with MyProducer(topics=[TOPIC], broker=cluster.bootstrap) as producer:
-                producer.send(TOPIC, b"first").result(WAIT_SECONDS)
-                times = []
-                for number in range(arguments.rounds):
-                    times.append(failover_seconds(cluster, producer))
-                    print(f"round {number + 1}: {times[-1]:.2f} s", flush=True)
-        finally:
-            cluster.down()
+    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,))) as cluster:
+        made = requests.post(f"http://{cluster.bootstrap}/v1/topics", json={"topic": TOPIC}, timeout=10)
+        assert made.status_code == 201, made.text
+        assert made.json()["replication_factor"] == 3, made.text
+        with MyProducer(topics=[TOPIC], broker=cluster.bootstrap) as producer:
+            producer.send(TOPIC, b"first").result(WAIT_SECONDS)
+            times = []
+            for number in range(arguments.rounds):
+                times.append(failover_seconds(cluster, producer))
+                print(f"round {number + 1}: {times[-1]:.2f} s", flush=True)
     ordered = sorted(times)
     p95 = ordered[int(0.95 * (len(ordered) - 1))]
     print(f"{len(times)} rounds: median {statistics.median(times):.2f} s, p95 {p95:.2f} s, worst {ordered[-1]:.2f} s")

@@ -33,8 +33,20 @@ def cluster_folder() -> Iterator[Path]:
         finally:
             if (data / "cluster.json").exists():
                 cluster = Cluster(data, kinds=STAND_INS)
-                cluster.down()
+                cluster.down(lasting=False)
                 cluster.folder.remove()
+
+
+@contextmanager
+def running_cluster(spec: ClusterSpec, *, kinds: Mapping[str, Kind] = KINDS) -> Iterator[Cluster]:
+    """A cluster that is up; gone with its data afterwards."""
+    with cluster_folder() as data:
+        cluster = Cluster(data, spec, kinds=kinds)
+        try:
+            cluster.up()
+            yield cluster
+        finally:
+            cluster.down(lasting=False)
 
 
 def processes_of(cluster: Cluster) -> list[int]:

@@ -26,8 +26,8 @@ import requests
 
 from myqueue.supervisor import Cluster, ClusterSpec
 from myqueue.supervisor.process import descendants
+from tests.support.clusters import running_cluster
 from tests.support.load import PAUSE_SECONDS
-from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
 MANAGERS = ("manager-1", "manager-2", "manager-3")
@@ -274,13 +274,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("--rounds must be at least 1")
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     chosen = schedule(seed, options.rounds, options.fault)
-    with open_folder("myqueue faults ") as folder:
-        cluster = Cluster(folder / "data", ClusterSpec(brokers=1, managers=3, ports=(0,), postgres="per-node"))
-        try:
-            cluster.up()
-            return run(Campaign(cluster), chosen, seed)
-        finally:
-            cluster.down()
+    with running_cluster(ClusterSpec(brokers=1, managers=3, ports=(0,), postgres="per-node")) as cluster:
+        return run(Campaign(cluster), chosen, seed)
 
 
 def schedule(seed: int, rounds: int, fault: str | None = None) -> list[str]:

@@ -80,10 +80,11 @@ class Replicas:
         return {broker: self.brokers[broker].call("POST", routes.I_PROMISE, {"promises": [self.item()]})["results"][0] for broker in brokers}
 
     def elect(self, *brokers: int) -> int:
-        """A new leader from the promises of these brokers: the one whose log goes furthest."""
+        """A new leader from the promises of these brokers, a majority: the one whose log goes furthest. When this returns, it takes writes."""
         answers = self.promises(list(brokers))
         assert all(answer["ok"] for answer in answers.values()), answers
         self.appoint(max(answers, key=lambda broker: (answers[broker]["end_epoch"], answers[broker]["end_lsn"])))
+        wait_until(lambda: self.status(self.leader)["committed_in_epoch"], timeout_seconds=10, what="the leader's first entry to be committed")
         return self.leader
 
     def status(self, broker_id: int) -> dict[str, Any]:
