@@ -12,6 +12,7 @@ import pytest
 
 from myqueue.errors import ConfigurationError
 from tests.support.long import LONG
+from tests.support.removal import wait_for_removals
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts `command &` deaf to Ctrl-C, and so would be every process whose end by Ctrl-C is tested.
@@ -63,6 +64,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: TIERS_SIDE_BY_SIDE.index(tier) if (tier := _tier(item.nodeid)) in TIERS_SIDE_BY_SIDE else -1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    wait_for_removals()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

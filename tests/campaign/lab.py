@@ -19,6 +19,7 @@ from myqueue.supervisor.folder import Saved
 from myqueue.supervisor.plan import database_address
 from tests.campaign.schedule import Nodes
 from tests.campaign.switchboard import HOST, Switchboard
+from tests.support.clusters import discard
 from tests.support.postgres import open_folder
 
 CLOCK_BYTES = 8
@@ -168,5 +169,4 @@ def open_lab(shape: Shape) -> Iterator[Lab]:
             lab.up()
             yield lab
         finally:
-            lab.cluster.down(lasting=False)
-            lab.cluster.folder.remove()
+            discard(lab.cluster)

@@ -25,16 +25,14 @@ SMALL = ClusterSpec(brokers=1, managers=1, ports=(0,))
 
 @contextmanager
 def cluster_folder() -> Iterator[Path]:
-    """A data folder in a path with a space; at the end its cluster is down and its data are gone, wherever they are."""
+    """A data folder in a path with a space; at the end its cluster is down and its data go, wherever they are."""
     with open_folder("myqueue cluster ") as parent:
         data = parent / "data"
         try:
             yield data
         finally:
             if (data / "cluster.json").exists():
-                cluster = Cluster(data, kinds=STAND_INS)
-                cluster.down(lasting=False)
-                cluster.folder.remove()
+                discard(Cluster(data, kinds=STAND_INS))
 
 
 @contextmanager
@@ -46,7 +44,15 @@ def running_cluster(spec: ClusterSpec, *, kinds: Mapping[str, Kind] = KINDS) -> 
             cluster.up()
             yield cluster
         finally:
-            cluster.down(lasting=False)
+            discard(cluster)
+
+
+def discard(cluster: Cluster) -> None:
+    """Take a cluster down whose data go with the folder that it is in; where PostgreSQL's are elsewhere they go now."""
+    cluster.down(lasting=False)
+    saved = cluster.folder.load()
+    if saved is not None and not Path(saved.postgres_home).is_relative_to(cluster.data):
+        cluster.folder.remove()
 
 
 def processes_of(cluster: Cluster) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from psycopg2 import sql
 from db.engine import libpq_url, make_engine, parse_url
 from db.local_postgres import LocalPostgres
 from db.migrate import migrate
+from tests.support.removal import remove_later
 
 NEW_DISK = {"manager": "UPDATE raft_state SET disk_id = gen_random_uuid()", "broker": "UPDATE broker_identity SET disk_id = gen_random_uuid()"}
 TEST_SETTINGS = {"max_connections": 200, "shared_buffers": "64MB"}  # durable like the real one: fsync stays on
@@ -24,13 +24,13 @@ TEST_SETTINGS = {"max_connections": 200, "shared_buffers": "64MB"}  # durable li
 
 @contextmanager
 def open_folder(prefix: str = "myqueue-test-") -> Iterator[Path]:
-    """A temporary folder that an account below root may enter (pytest's own are closed to others), gone afterwards."""
+    """A temporary folder that an account below root may enter (pytest's own are closed to others), gone a little later."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     folder.chmod(0o711)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder)
+        remove_later(folder)
 
 
 class PostgresForTests:
