@@ -6,6 +6,7 @@ worker, after the fork. A stopping worker tells its long waits first, so that a 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -50,12 +51,19 @@ class _Server(BaseApplication):  # type: ignore[misc]
             self.cfg.set(name, value)
 
     def load(self) -> Flask:
-        """An app that cannot be made ends the node with one sentence, like everything else that is wrong at the start."""
+        """An app that cannot be made ends the node with one sentence, like everything else that is wrong at the start.
+
+        What is loaded here stays: the garbage collector does not look at it, neither meanwhile, which is a fifth of a start's work, nor ever after.
+        """
+        gc.disable()
         try:
             return self._make_app()
         except MyQueueError as error:
             print(f"cannot start: {error.message}", file=sys.stderr)
             sys.exit(Arbiter.APP_LOAD_ERROR)
+        finally:
+            gc.freeze()
+            gc.enable()
 
 
 def _post_worker_init(worker: Any) -> None:
