@@ -24,7 +24,7 @@ from myqueue.service.wakeups import Wakeups
 
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
-from .core.offsets import CommitRequest, DequeueRequest, LogRange, out_of_range
+from .core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest, out_of_range
 from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
 from .later import AfterCommit, Answer, NotSettledError
 from .replicator import Replicator
@@ -94,6 +94,25 @@ class BrokerService:
         """
         answer = self._submit(partition, DequeueRequest(consumer, request_id, known_only), OFFSET_BYTES)
         return answer if isinstance(answer, StoredRecord) else None
+
+    def trim(self, partition: PartitionId, before_offset: int) -> int:
+        """Serve nothing below an offset any more; the first offset that is served then, on this replica at once and on others within a second or two.
+
+        An entry of the log, so that it survives what messages survive; again is a success. The disk is given back later, a segment at a time.
+
+        Raises:
+            OffsetOutOfRangeError: above the committed end, which it names. Nothing was done.
+            UnknownPartitionError, NotLeaderError, OverloadedError, UnavailableError: nothing was done.
+            OutcomeUnknownError: do it again to find out.
+        """
+        start = self._submit(partition, TrimRequest(before_offset), OFFSET_BYTES).offset  # type: ignore[union-attr]
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        try:
+            while self._store.head(partition).earliest < start and self._store.fold(partition) and self._clock.monotonic() < deadline:
+                pass  # so many entries at a time
+        except MyQueueError as error:
+            raise OutcomeUnknownError("the trim is in the log, and whether it shows here already is not known") from error
+        return start  # type: ignore[return-value]
 
     def read(self, partition: PartitionId, offset: int | str, *, bytes_max: int, records_max: int, wait_seconds: float = 0.0) -> tuple[int, Slice]:
         """Committed records from ``offset`` (or "earliest", "latest") on, waiting for some to come; the offset meant, and what was found.
@@ -378,7 +397,7 @@ class BrokerService:
             head = self.head(partition)
             if offset == "latest":
                 check_leading(head)  # another replica may not know of it
-            offset = head.start_offset if offset == "earliest" else head.commit_offset
+            offset = head.earliest if offset == "earliest" else head.commit_offset
         found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)
         _check_served(partition, found)
         if offset > found.end_offset:
@@ -406,13 +425,13 @@ def wanted(requests: Sequence[Request]) -> Wanted:
     """Whose state these requests need."""
     producers = frozenset(request.sequence.producer_id for request in requests if isinstance(request, AppendRequest) and request.sequence is not None)
     others = [request for request in requests if not isinstance(request, AppendRequest)]
-    return Wanted(producers, frozenset(request.consumer for request in others),
+    return Wanted(producers, frozenset(request.consumer for request in others if not isinstance(request, TrimRequest)),
                   frozenset((request.consumer, request.request_id) for request in others
-                            if isinstance(request, DequeueRequest) and request.request_id is not None))
+                            if isinstance(request, DequeueRequest) and request.request_id is not None), trim=bool(others))
 
 
 def _unread(partition: PartitionId, head: Head | None, offset: int | None) -> int:
     if head is None:
         raise NotLeaderError(f"partition {partition} is not held here")
     check_leading(head)
-    return max(0, head.commit_offset - max(head.start_offset, offset or 0))
+    return max(0, head.commit_offset - max(head.earliest, offset or 0))

@@ -1,4 +1,4 @@
-"""What a log says of producers and consumers, in SQL: loaded for a decision, and folded behind the commit position."""
+"""What a log says of producers, consumers and its beginning, in SQL: loaded for a decision, and folded behind the commit position."""
 
 # Statements are put together from the constants here; values are always parameters.
 
@@ -20,7 +20,8 @@ ABOVE_APPLIED = """SELECT * FROM (
     SELECT topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
            request_index, request_count, sum(record_count) OVER (PARTITION BY lsn - request_index), body
     FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s) e WHERE request_index = 0 ORDER BY lsn"""
-SET_APPLIED = "UPDATE partition_commit SET applied_lsn = %s WHERE topic_id = %s AND partition = %s"
+SET_APPLIED = """UPDATE partition_commit SET applied_lsn = %s, trim_offset = greatest(trim_offset, %s)
+                 WHERE topic_id = %s AND partition = %s"""
 Folding = tuple[EntryHead, int, bytes | None]  # a request: its first entry's head, the records of all its entries, the body
 
 
@@ -47,7 +48,7 @@ def fold(cursor: Any, partition: PartitionId, applied: int, end: int) -> int:
     changes = state.changed_since(stored)
     folded = requests[-1][0].lsn + requests[-1][0].request_count
     statements = [*producers.statements(partition, changes.producers), *consumers.statements(partition, changes.consumers, changes.requests),
-                  (SET_APPLIED, (folded, *partition))]
+                  (SET_APPLIED, (folded, changes.trim_offset, *partition))]
     cursor.execute("; ".join(text for text, _ in statements), [value for _, values in statements for value in values])
     return folded
 

@@ -35,7 +35,7 @@ class Head:
     voters: Mapping[int, str | None] = field(default_factory=dict)
     replication_factor: int = 1
     learners: Sequence[int] = ()
-    start_lsn: int = 0
+    start_lsn: int = 0  # what is stored begins here
     start_offset: int = 0
     start_epoch: int = 0
     start_chain: bytes = GENESIS
@@ -45,6 +45,12 @@ class Head:
     applied_lsn: int = 0
     seeding_until: int | None = None
     fault: str | None = None
+    trim_offset: int = 0  # as far as this replica has folded
+
+    @property
+    def earliest(self) -> int:
+        """The first offset that is served."""
+        return max(self.start_offset, self.trim_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +69,10 @@ class Wanted:
     producers: frozenset[int] = frozenset()
     consumers: frozenset[str] = frozenset()
     requests: frozenset[tuple[str, str]] = frozenset()  # (consumer, request_id)
+    trim: bool = False  # the trim offset, what is not folded yet included
 
     def __bool__(self) -> bool:
-        return bool(self.producers or self.consumers or self.requests)
+        return bool(self.producers or self.consumers or self.requests or self.trim)
 
 
 NOTHING = Wanted()
@@ -94,7 +101,7 @@ class Slice:
 
     body: bytes  # ENTRIES_MAGIC alone where there was nothing
     record_count: int
-    start_offset: int
+    start_offset: int  # the first one that is served
     end_offset: int  # committed
     epoch: int
     fault: str | None = None  # why this log is not served: then the body is empty
@@ -199,7 +206,7 @@ class LogStore(Protocol):
         """Committed blocks from the one that holds ``offset`` on, at least one if there is one.
 
         ``bytes_max`` and ``records_max`` bound it as far as whole blocks allow; the first block may begin before ``offset``.
-        At or beyond the committed end, or below the start, the body is empty and the bounds say so.
+        At or beyond the committed end, or below the first offset that is served, the body is empty and the bounds say so.
 
         Raises:
             UnknownPartitionError: there is no such log here.

@@ -68,7 +68,8 @@ class _Held:
         self.head = replace(self.head, fault=text)
 
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
-        self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn)
+        self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn,
+                            trim_offset=max(self.head.trim_offset, changes.trim_offset))
         self.changes = changes
 
     def promise(self, epoch: int) -> None:
@@ -123,6 +124,7 @@ class MemoryLogStore:
             log.head, log.entries = held.head, held.entries
             for of_log, changed in zip(_maps(log.folded), _maps(held.changes), strict=True):
                 of_log.update(changed)
+            log.folded.trim_offset = log.head.trim_offset
         finally:
             log.lock.release()
 
@@ -140,7 +142,7 @@ class MemoryLogStore:
             tail.pop()
         if head.seeding_until is None and tail:
             log.folded = _fold(log.folded.copy(), tail)
-            log.head = replace(head, applied_lsn=tail[-1].head.lsn + 1)
+            log.head = replace(head, applied_lsn=tail[-1].head.lsn + 1, trim_offset=log.folded.trim_offset)
         return log.head.applied_lsn < head.commit_lsn and head.seeding_until is None
 
     def entries(self, partition: PartitionId, first: int, end: int, *, bytes_max: int) -> list[LogEntry]:
@@ -162,7 +164,7 @@ class MemoryLogStore:
     def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
         log, body, records, until = self._log(partition), [ENTRIES_MAGIC], 0, offset + records_max
         fault, seeding = log.head.fault, log.head.seeding_until is not None
-        if log.head.start_offset <= offset and fault is None and not seeding:
+        if log.head.earliest <= offset and fault is None and not seeding:
             for entry in log.committed_blocks():
                 if entry.head.base_offset + entry.head.record_count <= offset or (records and entry.head.base_offset >= until):
                     continue
@@ -171,7 +173,7 @@ class MemoryLogStore:
                     break
                 body += (pack_entry_head(entry.head.base_offset, entry.head.append_time, entry.epoch), block)
                 records += entry.head.record_count
-        return Slice(b"".join(body), records, log.head.start_offset, log.head.commit_offset, log.head.promised_epoch, fault, seeding)
+        return Slice(b"".join(body), records, log.head.earliest, log.head.commit_offset, log.head.promised_epoch, fault, seeding)
 
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         log = self._log(partition)
@@ -225,7 +227,8 @@ def _after(entry: LogEntry) -> LogEnd:
 
 def _part(state: LogState, wanted: Wanted) -> LogState:
     return LogState(*({key: of[key] for key in keys if key in of}
-                      for of, keys in zip(_maps(state), (wanted.producers, wanted.consumers, wanted.requests), strict=True)))
+                      for of, keys in zip(_maps(state), (wanted.producers, wanted.consumers, wanted.requests), strict=True)),
+                    trim_offset=state.trim_offset)
 
 
 def _block(entry: LogEntry) -> Block:

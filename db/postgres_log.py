@@ -56,8 +56,8 @@ _SIZE = " + ".join(f'coalesce(pg_column_size("{name}"), 0)' for name in ("keys",
 
 HEAD = """p.promised_epoch, p.leader_epoch, p.voters, p.replication_factor, p.learners, p.start_lsn, p.start_offset, p.start_epoch, p.start_chain,
           p.end_lsn, p.end_offset, p.end_epoch, p.end_chain, p.last_append_time,
-          c.commit_lsn, c.commit_offset, c.applied_lsn, p.seeding_until, p.fault"""
-HEAD_COLUMNS = 19
+          c.commit_lsn, c.commit_offset, c.applied_lsn, p.seeding_until, p.fault, c.trim_offset"""
+HEAD_COLUMNS = 20
 # The second SELECT has a snapshot taken after the lock was gained: it sees what the previous holder committed.
 LOCK = f"""BEGIN; SET LOCAL lock_timeout = %(lock_timeout_ms)s;
 SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE;
@@ -81,7 +81,8 @@ SET_FAULT = "UPDATE partition_state SET fault = %s WHERE topic_id = %s AND parti
 ENTRIES = f"""COPY (SELECT {_NAMES} FROM (SELECT *, sum({_SIZE} + 200) OVER (ORDER BY lsn) AS total FROM log_entry
     WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s) e
     WHERE total <= %s OR lsn = %s ORDER BY lsn) TO STDOUT (FORMAT binary)"""
-SET_COMMIT = "UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s WHERE topic_id = %s AND partition = %s"
+SET_COMMIT = """UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s, trim_offset = greatest(trim_offset, %s)
+                WHERE topic_id = %s AND partition = %s"""
 SET_PROMISE = "UPDATE partition_state SET promised_epoch = %s WHERE topic_id = %s AND partition = %s"
 SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s, learners = %s
                 WHERE topic_id = %s AND partition = %s"""
@@ -116,6 +117,7 @@ class _Held:
         self.head = _head(row)
         self._segment, self._open_segment = row[HEAD_COLUMNS:HEAD_COLUMNS + 2]
         self.state = folding.state_of(row[HEAD_COLUMNS + 2:])
+        self.state.trim_offset = self.head.trim_offset
         self._statements: list[tuple[str, tuple[Any, ...]]] = []
         if self.head.applied_lsn < self.head.end.lsn and in_state:
             self._fold_above_applied()
@@ -142,7 +144,7 @@ class _Held:
         self._statements.append((SET_END, (end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment, *self._partition)))
 
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
-        self._statements.append((SET_COMMIT, (lsn, offset, lsn, *self._partition)))
+        self._statements.append((SET_COMMIT, (lsn, offset, lsn, changes.trim_offset, *self._partition)))
         self._statements += producers.statements(self._partition, changes.producers)
         self._statements += consumers.statements(self._partition, changes.consumers, changes.requests)
 
@@ -344,8 +346,8 @@ class PostgresLogStore:
     def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
         parameters = folding.parameters(partition) | {"offset": offset, "bytes_max": bytes_max, "records_max": min(records_max, READ_RECORDS_MAX)}
         with self._reading() as cursor:
-            cursor.execute(f"""SELECT p.start_offset, c.commit_offset, p.promised_epoch, p.fault, p.seeding_until, {SEGMENT_OF}
-                               {FROM_HEAD} {WHERE_PARTITION}""", parameters)
+            cursor.execute(f"""SELECT greatest(p.start_offset, c.trim_offset), c.commit_offset, p.promised_epoch, p.fault, p.seeding_until,
+                               {SEGMENT_OF} {FROM_HEAD} {WHERE_PARTITION}""", parameters)
             start, end, epoch, fault, seeding_until, segment_id = _found(cursor.fetchone(), partition)
             serves_nothing = fault is not None or seeding_until is not None
             if serves_nothing or not start <= offset < end or segment_id is None:
@@ -458,7 +460,8 @@ def _found(row: Sequence[Any] | None, partition: PartitionId) -> Sequence[Any]:
 def _head(row: Sequence[Any]) -> Head:
     (promised, leader, voters, factor, learners, start_lsn, start_offset, start_epoch, start_chain,
      end_lsn, end_offset, end_epoch, end_chain, append_time,
-     commit_lsn, commit_offset, applied_lsn, seeding_until, fault) = row[:HEAD_COLUMNS]
+     commit_lsn, commit_offset, applied_lsn, seeding_until, fault, trim_offset) = row[:HEAD_COLUMNS]
     return Head(promised, leader, {int(broker): disk for broker, disk in voters.items()}, factor, tuple(learners), start_lsn, start_offset,
                 start_epoch, bytes(start_chain),
-                LogEnd(end_lsn, end_offset, end_epoch, bytes(end_chain), append_time), commit_lsn, commit_offset, applied_lsn, seeding_until, fault)
+                LogEnd(end_lsn, end_offset, end_epoch, bytes(end_chain), append_time), commit_lsn, commit_offset, applied_lsn, seeding_until, fault,
+                trim_offset)

@@ -37,6 +37,7 @@ HEARTBEATS = "/v1/heartbeats"  # POST {producers:[ids], consumers:[ids]}
 PARTITION = "/v1/topics/{topic}/partitions/{partition}"  # GET start and end offset, epoch
 RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"  # POST append, GET read
 OFFSETS = "/v1/topics/{topic}/partitions/{partition}/offsets/{consumer_id}"  # GET, PUT {offset}
+TRIM = "/v1/topics/{topic}/partitions/{partition}/trim"  # POST {before_offset}: what lies below is not served any more
 
 # --- between nodes: the one door ---
 INTERNAL = "/internal/"

@@ -10,7 +10,7 @@ import pytest
 
 from broker.core.append import AppendRequest
 from broker.core.group import Request, plan_group
-from broker.core.offsets import CommitRequest, DequeueRequest, LogRange
+from broker.core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest
 from broker.service import wanted
 from db.engine import make_engine
 from db.log_store import HeldLog, LogBusyError, LogStore, Wanted
@@ -457,3 +457,49 @@ def test_the_commit_position_never_falls(store: LogStore):
         held.raise_commit(1, 0)
     store.advance(PARTITION, 1, 0)
     assert store.head(PARTITION) == before
+
+
+# --- trims ---
+
+def trim(store: LogStore, before_offset: int, **more):
+    return write(store, TrimRequest(before_offset), **more)[0]
+
+
+def test_what_is_trimmed_is_not_read_any_more(store: LogStore):
+    """Nothing below the offset, in the middle of a block too; the bounds say where the log begins now."""
+    append(store, b"a", b"b", b"c")
+    append(store, b"d")
+    assert trim(store, 2).offset == 2
+    head = store.head(PARTITION)
+    assert (head.start_offset, head.trim_offset, head.earliest) == (0, 2, 2)
+    assert (head.end.lsn, head.commit_lsn, head.applied_lsn) == (4, 4, 4)
+    found = store.read(PARTITION, 1, **EVERYTHING)
+    assert (found.body, found.start_offset, found.end_offset) == (ENTRIES_MAGIC, 2, 4)
+    assert [value for offset, value in values(store, 2) if offset >= 2] == [b"c", b"d"]
+    assert trim(store, 1).offset == 2, "it never goes back"
+    assert store.head(PARTITION).end.lsn == 4, "and nothing is written for it"
+    assert trim(store, 4).offset == 4
+    assert values(store, 4) == []
+
+
+def test_a_trim_counts_once_it_is_committed_and_folded(store: LogStore):
+    """Decisions see it at once, readers when it is folded."""
+    append(store, b"a", b"b", b"c")
+    assert trim(store, 2, committed=False).offset == 2
+    assert write(store, DequeueRequest("#1"), committed=False)[0].offset == 2
+    assert [value for _, value in values(store)] == [b"a", b"b", b"c"]
+    head = store.head(PARTITION)
+    store.advance(PARTITION, head.end.lsn, head.end.offset)
+    assert store.fold(PARTITION) is False
+    assert store.head(PARTITION).trim_offset == 2
+    assert store.read(PARTITION, 0, **EVERYTHING).start_offset == 2
+
+
+def test_a_trim_that_is_cut_off_was_none(store: LogStore):
+    append(store, b"a", b"b")
+    before = store.head(PARTITION)
+    trim(store, 2, committed=False)
+    with store.locked(PARTITION) as held:
+        held.truncate(before.end.lsn)
+    assert store.head(PARTITION) == before
+    assert write(store, DequeueRequest("#1"))[0].offset == 0

@@ -15,7 +15,7 @@ from sqlalchemy import event
 
 from broker.core.admission import admit
 from broker.core.append import AppendRequest
-from broker.core.offsets import CommitRequest
+from broker.core.offsets import CommitRequest, TrimRequest
 from db.engine import libpq_url, make_engine
 from db.postgres_log import READ, PostgresLogStore
 from db.segments import RollPolicy
@@ -59,6 +59,7 @@ def test_sql_and_python_compute_the_same_chain(store: PostgresLogStore):
     write(store, AppendRequest(record_blocks(RECORDS), sequence(0)))
     append(store, b"a", b"\xff\xff\xff\xff", seq=1)
     write(store, CommitRequest("#1", 3))
+    write(store, TrimRequest(2))
     checked = rows(store, CHAIN_IN_SQL)
     assert checked == [(lsn, True) for lsn in range(store.head(PARTITION).end.lsn)]
     assert len(checked) >= 5
@@ -100,6 +101,18 @@ def test_messages_between_reads_its_range_only(store: PostgresLogStore):
         found = rows(store, "SELECT msg_offset, value FROM messages_between(1, 0, %s, %s)", first, end)
         expected = range(max(0, first), min(60, end))
         assert [(offset, bytes(value)) for offset, value in found] == [(number, b"%d" % number) for number in expected]
+
+
+def test_neither_view_nor_function_shows_what_is_trimmed(store: PostgresLogStore):
+    """In the middle of a block, and beyond what is committed nothing changes."""
+    for number in range(4):
+        append(store, *(b"%d" % (number * 5 + place) for place in range(5)))
+        store.maintain_segments(RollPolicy(1, 1e9))
+    write(store, TrimRequest(7))
+    assert [offset for offset, in rows(store, "SELECT msg_offset FROM messages ORDER BY 1")] == list(range(7, 20))
+    for first, end in ((0, 20), (0, 7), (6, 9), (12, 40)):
+        found = rows(store, "SELECT msg_offset FROM messages_between(1, 0, %s, %s)", first, end)
+        assert [offset for offset, in found] == list(range(max(7, first), min(20, end)))
 
 
 def test_a_block_stays_inside_its_row(store: PostgresLogStore):

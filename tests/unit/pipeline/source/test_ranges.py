@@ -16,7 +16,7 @@ POSITION = Position(PartitionId(1, 0), 0, 0, 0, bytes(32), 30, 300, 30, 290,
                     (Segment(4, 0, 10, 0, 100, 1000.0, 100.0), Segment(7, 10, 30, 100, 300, 1000.0, 100.0)))
 
 HEAD = {"topic_id": 1, "partition": 0, "start_lsn": 0, "start_offset": 0, "start_epoch": 0, "start_chain": b"", "end_lsn": 3, "end_offset": 9,
-        "commit_lsn": 5, "commit_offset": 9}
+        "commit_lsn": 5, "commit_offset": 9, "trim_offset": 0}
 
 
 def _spans(ranges: list) -> list[tuple[int, int, int]]:
