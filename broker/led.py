@@ -37,6 +37,7 @@ class Led:
     is_ready: bool = False  # all that was told before this leadership is committed, and the database says so
     written_at: float = float("-inf")  # when this process last wrote to it
     is_over: bool = False
+    began_at: float = float("-inf")  # since when this process knows of it
 
     def take_done(self) -> list[Waiting]:
         """Those who need not wait any more, each once."""

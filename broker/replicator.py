@@ -27,7 +27,7 @@ from .core.appends import BODY_BYTES, Append, append_size
 from .core.leading import Leading
 from .core.replica import is_leading
 from .due import BACKOFF_MAX_SECONDS, BACKOFF_SECONDS, Due
-from .leader_log import LeaderLog
+from .leader_log import BeginsLaterError, LeaderLog
 from .led import Led, Told, Waiting
 from .peers import Peers
 
@@ -53,10 +53,12 @@ class Replicator:
     Args:
         identity: this broker's id and disk.
         introduce: a topic's name and config, for a replica that is new.
+        kept_seconds: for so long after its last answer, what a follower lacks is kept though it is trimmed.
     """
 
     def __init__(self, store: LogStore, peers: Peers, wakeups: Wakeups, clock: Clock, *, identity: Callable[[], tuple[int, str]],
-                 introduce: Callable[[int], Mapping[str, object]]) -> None:
+                 introduce: Callable[[int], Mapping[str, object]], kept_seconds: float = 60.0) -> None:
+        self._kept_seconds = kept_seconds
         self._store, self._peers, self._wakeups, self._clock, self._identity, self._introduce = store, peers, wakeups, clock, identity, introduce
         self._led: dict[PartitionId, Led] = {}
         self._lock = threading.Lock()  # guards which leaderships there are
@@ -78,6 +80,8 @@ class Replicator:
             if tuple(head.learners) != led.leading.learners:
                 led.leading.set_learners(head.learners)
             led.log.extend((), head.end)
+            led.log.begin_at(head)
+            led.leading.is_committed(led.log.start)
             led.recorded = min(led.recorded, head.commit_lsn)  # the database's crash may have taken it back
         self._push(partition, led)
         self._advance(partition, led)
@@ -87,7 +91,8 @@ class Replicator:
         began = head.commit_lsn == head.end.lsn and head.end.epoch == head.leader_epoch
         leading = Leading(head.leader_epoch, head.voters, head.learners, broker_id=broker_id, disk_id=disk_id, end=head.end.lsn,
                           commit=head.commit_lsn, began=began)
-        return Led(leading, LeaderLog(self._store, partition, head), recorded=head.commit_lsn, told=head.commit_lsn, is_ready=leading.began)
+        return Led(leading, LeaderLog(self._store, partition, head), recorded=head.commit_lsn, told=head.commit_lsn, is_ready=leading.began,
+                   began_at=self._clock.monotonic())
 
     def stop_leading(self, partition: PartitionId, epoch: int) -> None:
         """A higher epoch than that of our leadership was promised: what waits for a commit has an unknown outcome."""
@@ -199,6 +204,16 @@ class Replicator:
         with led.lock:
             rounds = led.leading.rounds
         self._wait_for(partition, led, lambda: led.leading.confirmed(rounds), stopping, "does not answer")
+
+    def kept_from(self, partition: PartitionId, head: Head) -> int:
+        """From which lsn on this log's entries are kept for followers; its end where nobody needs any. Nothing goes before this process knows."""
+        if not is_leading(head) or (len(head.voters) == 1 and not head.learners):
+            return head.end.lsn
+        led = self._led.get(partition)
+        if led is None or led.leading.epoch != head.leader_epoch:
+            return head.start_lsn
+        with led.lock:
+            return led.leading.kept_from(heard_after=self._clock.monotonic() - self._kept_seconds, since=led.began_at, end=head.end.lsn)
 
     def status(self, partition: PartitionId) -> dict[str, object] | None:
         """The leader's view of its followers; None where this process does not lead."""
@@ -362,7 +377,12 @@ class Replicator:
         with led.lock:
             led.log.forget_recent()
             chain = chain_before(led.log, request.position)
-        for entry in self._store.entries(partition, request.position, request.end, bytes_max=1 << 40):
+        try:
+            entries = led.log.exactly(request.position, request.end)
+        except LogFaultError as error:
+            self._faulty(partition, led, error.message)
+            return
+        for entry in entries:
             chain = entry.chain_after(chain)
             if chain != entry.chain:
                 self._faulty(partition, led, f"the entry at lsn {entry.head.lsn} does not have the digest it was stored with")
@@ -379,7 +399,11 @@ class Replicator:
     def _advance(self, partition: PartitionId, led: Led) -> None:
         """Record a commit position that rose, then tell who waits for it; idle followers learn it a moment later."""
         with led.lock:
-            led.leading.advance(led.log)
+            try:
+                led.leading.advance(led.log)
+            except BeginsLaterError:  # another process committed and dropped what this one was counting
+                led.leading.is_committed(led.log.start)
+                led.leading.advance(led.log)
             commit = led.leading.commit
             offset = led.log.offset_at(commit) if commit > led.recorded else 0
         if commit > led.recorded:

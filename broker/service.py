@@ -344,7 +344,11 @@ class BrokerService:
         while True:
             try:
                 with self._store.locked(partition, lock_timeout_seconds=LOOK_AGAIN_SECONDS) as held:
+                    if held.head.start_lsn >= plan.end.lsn:
+                        raise OutcomeUnknownError("what stood there was trimmed and dropped meanwhile")
                     return held.has_entry(plan.end.lsn - 1, plan.end.chain)
+            except OutcomeUnknownError:
+                raise
             except UnavailableError:
                 if self._clock.monotonic() >= deadline:
                     raise OutcomeUnknownError() from None

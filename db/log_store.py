@@ -15,7 +15,7 @@ from typing import Protocol
 from db.replication.log import LogView
 from myqueue.errors import UnavailableError
 from myqueue.protocol.chain import GENESIS, EntryHead
-from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
@@ -152,6 +152,15 @@ class HeldLog(Protocol):
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
         """Promise ``epoch`` and lead in it."""
 
+    def borders(self) -> Sequence[Border]:
+        """Where this log may begin, in order: behind its part of each segment that takes no more entries. Each is the end of a whole request."""
+
+    def begin_at(self, border: Border) -> None:
+        """Let the log begin at one of its borders, which is at or below what is folded; what lies below is not held any more.
+
+        The head remembers epoch and chain of the entry before. The disk is given back when no log begins in a segment any more.
+        """
+
     def record_at(self, offset: int) -> StoredRecord:
         """The record at an offset that is committed and not below the start."""
 
@@ -198,6 +207,12 @@ class LogStore(Protocol):
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         """The entry at ``lsn`` without its columns; None where it is not held."""
+
+    def may_begin_later(self) -> list[PartitionId]:
+        """The logs here that have a border to begin at, by what is trimmed and folded, as a look without their locks shows."""
+
+    def drop_segments(self) -> list[int]:
+        """Drop what no log begins in any more and nobody is reading; the segments dropped. What is busy is left for the next time."""
 
     def head(self, partition: PartitionId) -> Head:
         """The head without a lock. Raises UnknownPartitionError."""

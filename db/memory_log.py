@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from db.replication.log import MemoryLog
+from db.replication.log import MemoryLog, chain_before, epoch_before
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, elements, encode_block, pack_entry_head, records_of
 from myqueue.protocol.chain import RECORDS
-from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
@@ -78,6 +78,14 @@ class _Held:
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
         self.head = replace(self.head, promised_epoch=epoch, leader_epoch=epoch, voters=dict(voters), replication_factor=replication_factor,
                             learners=tuple(learners))
+
+    def borders(self) -> list[Border]:
+        return [Border(*_after(entry)[:2]) for entry in self.entries if entry.request_index == entry.request_count - 1]
+
+    def begin_at(self, border: Border) -> None:
+        epoch, chain = epoch_before(self.log, border.lsn), chain_before(self.log, border.lsn)
+        self.entries = self.entries[border.lsn - self.head.start_lsn:]
+        self.head = replace(self.head, start_lsn=border.lsn, start_offset=border.offset, start_epoch=epoch, start_chain=chain)
 
     def record_at(self, offset: int) -> StoredRecord:
         entry = next(entry for entry in self.entries if entry.head.kind == RECORDS and _holds(entry, offset))
@@ -157,6 +165,12 @@ class MemoryLogStore:
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         return next((EntryMark(entry.head, entry.chain) for entry in self._log(partition).entries if entry.head.lsn == lsn), None)
+
+    def may_begin_later(self) -> list[PartitionId]:
+        return sorted(partition for partition, log in self._logs.items() if log.head.trim_offset > log.head.start_offset)
+
+    def drop_segments(self) -> list[int]:
+        return []
 
     def head(self, partition: PartitionId) -> Head:
         return self._log(partition).head

@@ -36,7 +36,7 @@ from myqueue.errors import (
     UnknownPartitionError,
 )
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, ENTRIES_MAGIC, decode_headers
-from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
@@ -44,6 +44,7 @@ from . import consumers, folding, producers, segments
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
 from .folding import FROM_HEAD, WHERE_PARTITION
 from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+from .replication.log import chain_before, epoch_before
 from .sql_log import SqlLogView, find_mark
 
 _log = logging.getLogger(__name__)
@@ -83,6 +84,8 @@ ENTRIES = f"""COPY (SELECT {_NAMES} FROM (SELECT *, sum({_SIZE} + 200) OVER (ORD
     WHERE total <= %s OR lsn = %s ORDER BY lsn) TO STDOUT (FORMAT binary)"""
 SET_COMMIT = """UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s, trim_offset = greatest(trim_offset, %s)
                 WHERE topic_id = %s AND partition = %s"""
+SET_START = """UPDATE partition_state SET start_lsn = %s, start_offset = %s, start_epoch = %s, start_chain = %s
+               WHERE topic_id = %s AND partition = %s"""
 SET_PROMISE = "UPDATE partition_state SET promised_epoch = %s WHERE topic_id = %s AND partition = %s"
 SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s, learners = %s
                 WHERE topic_id = %s AND partition = %s"""
@@ -189,6 +192,16 @@ class _Held:
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
         self._statements.append((SET_LEADER, (epoch, epoch, json.dumps(dict(voters)), replication_factor, list(learners), *self._partition)))
 
+    def borders(self) -> list[Border]:
+        end = self.head.end
+        self._cursor.execute(segments.BORDERS, self._partition)
+        return [Border(end.lsn, end.offset) if lsn is None else Border(lsn, offset) for lsn, offset in self._cursor.fetchall()]
+
+    def begin_at(self, border: Border) -> None:
+        epoch, chain = epoch_before(self.log, border.lsn), chain_before(self.log, border.lsn)
+        self._statements += [(SET_START, (*border, epoch, chain, *self._partition)), (segments.FORGET_STARTS, (*self._partition, border.lsn))]
+        self.head = replace(self.head, start_lsn=border.lsn, start_offset=border.offset, start_epoch=epoch, start_chain=chain)
+
     def record_at(self, offset: int) -> StoredRecord:
         parameters = {"topic_id": self._partition.topic_id, "partition": self._partition.partition, "offset": offset}
         self._cursor.execute(f"SELECT {SEGMENT_OF}", parameters)
@@ -250,6 +263,17 @@ class PostgresLogStore:
         except psycopg2.Error as error:
             raise _ours(error) from error
         return gone
+
+    def may_begin_later(self) -> list[PartitionId]:
+        with self._reading() as cursor:
+            cursor.execute(segments.MAY_BEGIN_LATER)
+            return sorted(PartitionId(*row) for row in cursor.fetchall())
+
+    def drop_segments(self) -> list[int]:
+        try:
+            return segments.drop_abandoned(self._plain_transaction)
+        except psycopg2.Error as error:
+            raise _ours(error) from error
 
     def drop_partition(self, partition: PartitionId) -> None:
         with self.transaction() as cursor:

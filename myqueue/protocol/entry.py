@@ -19,6 +19,13 @@ class LogEnd(NamedTuple):
     append_time: int = 0  # of the last entry, microseconds since 1970; it never falls
 
 
+class Border(NamedTuple):
+    """A place between two requests of a log: the position and the offset of what comes next."""
+
+    lsn: int
+    offset: int
+
+
 class LogEntry(NamedTuple):
     """One row of the log. Array columns are their elements only, as in a batch."""
 

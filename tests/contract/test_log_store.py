@@ -11,15 +11,17 @@ import pytest
 from broker.core.append import AppendRequest
 from broker.core.group import Request, plan_group
 from broker.core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest
+from broker.core.retention import plan_begin
 from broker.service import wanted
 from db.engine import make_engine
 from db.log_store import HeldLog, LogBusyError, LogStore, Wanted
 from db.memory_log import MemoryLogStore
 from db.postgres_log import PostgresLogStore
+from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
 from myqueue.protocol.chain import GENESIS
-from myqueue.protocol.entry import LogEnd, marker_entry, record_entries
+from myqueue.protocol.entry import Border, LogEnd, marker_entry, record_entries
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
@@ -503,3 +505,77 @@ def test_a_trim_that_is_cut_off_was_none(store: LogStore):
         held.truncate(before.end.lsn)
     assert store.head(PARTITION) == before
     assert write(store, DequeueRequest("#1"))[0].offset == 0
+
+
+def fill(store: LogStore, *groups: int) -> None:
+    """So many records of one byte each, a segment for each number where the store has any; the last one is open."""
+    for place, count in enumerate(groups):
+        if place and isinstance(store, PostgresLogStore):
+            store.maintain_segments(RollPolicy(1, 1e9))
+        for number in range(count):
+            append(store, b"%d" % number)
+
+
+def begin_later(store: LogStore, *, partition: PartitionId = PARTITION, kept_from: int = 1 << 40) -> Border | None:
+    with store.locked(partition) as held:
+        border = plan_begin(held.head, held.borders(), kept_from=kept_from)
+        if border is not None:
+            held.begin_at(border)
+    return border
+
+
+def test_a_log_begins_later_at_a_border_below_what_is_trimmed(store: LogStore):
+    """The head says so before anything of it goes, with epoch and chain of the entry before; what is left is read, and the chain goes on."""
+    fill(store, 3, 3, 2)
+    chains = {entry.head.lsn: entry.chain for entry in store.entries(PARTITION, 0, 99, bytes_max=1 << 20)}
+    assert begin_later(store) is None, "nothing is trimmed"
+    trim(store, 5)
+    assert store.may_begin_later() == [PARTITION]
+    assert begin_later(store, kept_from=0) is None, "a follower needs it"
+    border = begin_later(store, kept_from=5)
+    assert border is not None
+    assert border.offset <= 5 and 1 < border.lsn <= 5
+    head = store.head(PARTITION)
+    assert (head.start_lsn, head.start_offset, head.start_epoch, head.start_chain) == (*border, 1, chains[border.lsn - 1])
+    assert (head.earliest, head.end.lsn) == (5, 10)
+    for _ in range(2):
+        store.drop_segments()
+    assert [values(store, offset)[0] for offset in (5, 6, 7)] == [(5, b"2"), (6, b"0"), (7, b"1")]
+    with store.locked(PARTITION) as held:
+        assert (held.log.start, held.offset_at(border.lsn), held.log.first_position_of_epoch(1)) == (border.lsn, border.offset, border.lsn)
+        assert held.record_at(5).record.value == b"2"
+    chain = head.start_chain
+    found = store.entries(PARTITION, head.start_lsn, 99, bytes_max=1 << 20)
+    for entry in found:
+        chain = entry.chain_after(chain)
+    assert (found[0].head.lsn, chain) == (border.lsn, head.end.chain)
+
+
+def test_a_whole_log_may_go_and_the_next_entry_continues_it(store: LogStore):
+    """All of it trimmed, and nothing in the open segment: the log is empty, and knows where it goes on."""
+    fill(store, 3)
+    trim(store, 3)
+    if isinstance(store, PostgresLogStore):
+        store.maintain_segments(RollPolicy(1, 1e9))
+    before = store.head(PARTITION)
+    assert begin_later(store) == (before.end.lsn, 3)
+    store.drop_segments()
+    head = store.head(PARTITION)
+    assert (head.start_lsn, head.start_offset, head.start_chain, head.end) == (before.end.lsn, 3, before.end.chain, before.end)
+    assert append(store, b"next").base_offset == 3
+    assert values(store, 3) == [(3, b"next")]
+    [entry] = store.entries(PARTITION, 0, 99, bytes_max=1 << 20)
+    assert entry.chain_after(before.end.chain) == entry.chain
+
+
+def test_what_is_not_folded_stays(store: LogStore):
+    """A trim that is committed and not folded drops nothing yet; nor one of a log that is damaged."""
+    fill(store, 3, 1)
+    trim(store, 3, committed=False)
+    head = store.head(PARTITION)
+    store.advance(PARTITION, head.end.lsn, head.end.offset)
+    assert begin_later(store) is None
+    store.fold(PARTITION)
+    with store.locked(PARTITION) as held:
+        held.set_fault("damaged")
+    assert begin_later(store) is None
