@@ -12,20 +12,22 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from db.log_store import Head, LogStore
-from db.replication import AppendReply, AppendRequest, Refusal, chain_before
+from db.replication import AppendReply, AppendRequest, OfferedStart, Refusal, chain_before
 from myqueue.clock import Clock
-from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OutcomeUnknownError, UnavailableError
+from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OutcomeUnknownError, TooLargeError, UnavailableError
 from myqueue.protocol import routes
 from myqueue.protocol.entry import LogEnd, LogEntry
 from myqueue.protocol.types import PartitionId
 from myqueue.service.wakeups import Wakeups
 
-from .core import appends
+from .core import appends, seeds
 from .core.appends import BODY_BYTES, Append, append_size
 from .core.leading import Leading
 from .core.replica import is_leading
+from .core.seeds import Seed
 from .due import BACKOFF_MAX_SECONDS, BACKOFF_SECONDS, Due
 from .leader_log import BeginsLaterError, LeaderLog
 from .led import Led, Told, Waiting
@@ -35,6 +37,8 @@ REQUEST_BYTES = 1 << 20  # entries of one partition in one request
 CATCH_UP_PAUSE = 2.0  # after a step from the database, times what it took, while producers write
 BUSY_SECONDS = 1.0  # so long after something was written
 COMMIT_NOTICE_SECONDS = 0.05  # how soon an idle follower learns the commit position
+OFFER_SECONDS = 30.0  # how long a follower may take to store a start with its state
+OFFER_AGAIN_SECONDS = 60.0  # after one that was too large
 MAJORITY_SECONDS = 1.0  # how long a write waits for a majority that was silent
 _log = logging.getLogger(__name__)
 
@@ -248,8 +252,15 @@ class Replicator:
                 self._exchange(*taken)
 
     def _exchange(self, follower: int, partitions: list[PartitionId]) -> None:
+        behind = [partition for partition in partitions if self._needs_start(follower, partition)]
+        try:
+            for partition in behind:
+                self._offer(follower, partition)
+        except MyQueueError as failure:
+            self._due.done(follower, partitions, left=partitions, error=failure)
+            return
         asked_at = self._clock.monotonic()
-        sent, left = self._requests_for(follower, partitions)
+        sent, left = self._requests_for(follower, [partition for partition in partitions if partition not in behind])
         try:
             replies = self._send(follower, sent) if sent else []
             error = None
@@ -319,8 +330,7 @@ class Replicator:
                 return None
             plan = leading.plan(follower, log, entries_max=max(1, len(entries)), end=position + len(entries))
             if plan is None:
-                _log.error("broker %d is behind the start of partition %s and has to be made anew", follower, partition)
-                return None
+                return None  # it is offered a start first
             if (plan.position, plan.end) != (position, position + len(entries)):  # cut or raised to the border of a request
                 entries = log.exactly(plan.position, plan.end) if plan.end > plan.position else ()
             request = AppendRequest(leading.epoch, plan.position, plan.prev_epoch, tuple(entries), leading.commit, leading.begin_round())
@@ -331,7 +341,10 @@ class Replicator:
 
     def _send(self, follower: int, sent: Sequence[_Sent]) -> list[AppendReply | MyQueueError]:
         body = appends.encode(one.append for one in sent)
-        answer = self._peers.post(follower, routes.I_APPEND, body, appends.APPENDS_TYPE).json()
+        return self._replies(follower, self._peers.post(follower, routes.I_APPEND, body, appends.APPENDS_TYPE).json())
+
+    @staticmethod
+    def _replies(follower: int, answer: Any) -> list[AppendReply | MyQueueError]:
         try:
             replies = [None if "error" in one else appends.reply_from_json(one) for one in answer["replies"]]
             problems = [one["error"] for one in answer["replies"] if "error" in one]
@@ -340,6 +353,53 @@ class Replicator:
         if problems:
             _log.info("broker %d did not take %d append(s): %s", follower, len(problems), str(problems[0])[:200])
         return [reply if reply is not None else UnavailableError("not taken") for reply in replies]
+
+    # --- followers behind the start ---
+
+    def _needs_start(self, follower: int, partition: PartitionId) -> bool:
+        """Whether a follower refused the border at our start: what it lacks is not here any more."""
+        led = self._led.get(partition)
+        if led is None:
+            return False
+        with led.lock:
+            progress = led.leading.progress.get(follower)
+            return progress is not None and progress.needs_snapshot and not led.is_over
+
+    def _offer(self, follower: int, partition: PartitionId) -> None:
+        """Send a follower our start and the state. Raises MyQueueError where it does not answer; what it says is taken in."""
+        led = self._led.get(partition)
+        asked_at = self._clock.monotonic()
+        if led is None or led.offer_after.get(follower, 0.0) > asked_at:
+            return
+        try:
+            seed = self._seed(follower, partition, led)
+            body = None if seed is None else seeds.encode(seed)
+        except TooLargeError as error:
+            _log.error("broker %d cannot be made a replica: %s", follower, error.message)
+            led.offer_after[follower] = asked_at + OFFER_AGAIN_SECONDS
+            return
+        except MyQueueError as error:
+            self._unreadable(partition, follower, error)
+            return
+        if seed is not None and body is not None:
+            _log.warning("broker %d lies behind the start of partition %s: it begins anew at lsn %d", follower, partition, seed.start.position)
+            answer = self._peers.post(follower, routes.I_SEED, body, seeds.SEED_TYPE, read_timeout_seconds=OFFER_SECONDS)
+            for reply in self._replies(follower, answer.json())[:1]:
+                self._land(follower, _Sent(partition, led, seed.border, from_memory=True), reply, asked_at, 0.0)
+
+    def _seed(self, follower: int, partition: PartitionId, led: Led) -> Seed | None:
+        """What it is offered: the start as it is now, and all that is folded, of one moment; None where that is needed no longer."""
+        snapshot, introduction = self._store.snapshot(partition), json.dumps(self._introduce(partition.topic_id)).encode()
+        head = snapshot.head
+        with led.lock:
+            progress = led.leading.progress.get(follower)
+            if led.is_over or progress is None or not progress.needs_snapshot or not is_leading(head) or head.leader_epoch != led.leading.epoch:
+                return None
+            led.log.begin_at(head)
+            led.leading.is_committed(led.log.start)
+            led.leading.seeded(follower, head.start_lsn)
+            return Seed(partition, led.leading.epoch, led.leading.begin_round(), OfferedStart(head.start_lsn, head.start_epoch, head.start_chain),
+                        head.start_offset, head.end.append_time, head.applied_lsn, snapshot.state, introduction)
 
     # --- answers ---
 

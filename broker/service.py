@@ -140,8 +140,10 @@ class BrokerService:
             self._long_polls.release()
 
     def head(self, partition: PartitionId) -> Head:
-        """The head row; a leader's only once its own first entry is committed. Raises UnavailableError."""
+        """The head row; a leader's only once its own first entry is committed. Raises UnavailableError, where it is being seeded too."""
         head = self._store.head(partition)
+        if head.seeding_until is not None:
+            raise _being_made(partition)
         if not self._is_shared(head):
             return head
         if not self._replicator.knows(partition, head.leader_epoch):
@@ -418,7 +420,11 @@ def _check_served(partition: PartitionId, found: Slice) -> None:
     if found.fault is not None:
         raise UnavailableError(f"this replica of partition {partition.partition} is damaged and not served: {found.fault}", component="replicas")
     if found.seeding:
-        raise NotYetError(f"this replica of partition {partition.partition} is being made")
+        raise _being_made(partition)
+
+
+def _being_made(partition: PartitionId) -> NotYetError:
+    return NotYetError(f"this replica of partition {partition.partition} is being made")
 
 
 def _is_empty(request: Request, answer: Answer | MyQueueError) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from db.replication.log import LogView
@@ -51,6 +51,16 @@ class Head:
     def earliest(self) -> int:
         """The first offset that is served."""
         return max(self.start_offset, self.trim_offset)
+
+    def begun_at(self, border: Border, epoch: int, chain: bytes) -> Head:
+        """The head of the log that begins at this border, behind an entry of this epoch and chain."""
+        return replace(self, start_lsn=border.lsn, start_offset=border.offset, start_epoch=epoch, start_chain=chain)
+
+    def begun_anew(self, start: LogEnd, state: LogState, applied_lsn: int) -> Head:
+        """The head of an empty log that begins and ends at ``start`` and waits for the entries up to ``applied_lsn``."""
+        begun = self.begun_at(Border(start.lsn, start.offset), start.epoch, start.chain)
+        return replace(begun, end=start, commit_lsn=start.lsn, commit_offset=start.offset, applied_lsn=start.lsn, trim_offset=state.trim_offset,
+                       seeding_until=applied_lsn if applied_lsn > start.lsn else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,14 @@ class Slice:
     seeding: bool = False  # nor this one, yet
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A head, and everything that is folded at its applied position, as of one moment."""
+
+    head: Head
+    state: LogState
+
+
 class HeldLog(Protocol):
     """A log under its lock. ``head`` and ``state`` are as of the lock; ``state`` holds what was wanted, every entry included."""
 
@@ -139,6 +157,16 @@ class HeldLog(Protocol):
 
     def raise_commit(self, lsn: int, offset: int) -> None:
         """Raise the commit position and fold nothing."""
+
+    def begin_anew(self, start: LogEnd, state: LogState, applied_lsn: int) -> None:
+        """Forget what is held here and begin at ``start``, the end of a log whose earlier entries are not to be had, with the state folded at
+        ``applied_lsn``, at or above it. Until the log reaches that, this replica is being seeded: it folds nothing and keeps the state as it is.
+
+        ``start`` is above what is committed here.
+        """
+
+    def end_seeding(self, offset: int) -> None:
+        """The log has reached the position of the state it was given, ``seeding_until``, where the next record has ``offset``: the fold goes on."""
 
     def set_learners(self, learners: Sequence[int]) -> None:
         """Who gets the log beside the voters."""
@@ -204,6 +232,9 @@ class LogStore(Protocol):
 
         The rows up to ``end`` are looked at, so that the caller bounds their number too.
         """
+
+    def snapshot(self, partition: PartitionId) -> Snapshot:
+        """Head and all folded state of one moment. Raises UnknownPartitionError."""
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         """The entry at ``lsn`` without its columns; None where it is not held."""

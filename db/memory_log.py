@@ -15,7 +15,7 @@ from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
-from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, Snapshot, StoredRecord, Wanted
 
 
 @dataclass
@@ -37,6 +37,7 @@ class _Held:
     state: LogState
     entries: list[LogEntry]
     changes: LogState = field(default_factory=LogState)
+    given: LogState | None = None  # the folded state is this one from now on
 
     def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
         for entry in entries:
@@ -60,6 +61,16 @@ class _Held:
 
     def raise_commit(self, lsn: int, offset: int) -> None:
         self.head = replace(self.head, commit_lsn=max(lsn, self.head.commit_lsn), commit_offset=max(offset, self.head.commit_offset))
+
+    def begin_anew(self, start: LogEnd, state: LogState, applied_lsn: int) -> None:
+        self.entries, self.given = [], state.copy()
+        self.head = self.head.begun_anew(start, state, applied_lsn)
+
+    def end_seeding(self, offset: int) -> None:
+        until = self.head.seeding_until
+        assert until is not None, "it is not being seeded"
+        self.raise_commit(until, offset)
+        self.head = replace(self.head, applied_lsn=until, seeding_until=None)
 
     def set_learners(self, learners: Sequence[int]) -> None:
         self.head = replace(self.head, learners=tuple(learners))
@@ -85,7 +96,7 @@ class _Held:
     def begin_at(self, border: Border) -> None:
         epoch, chain = epoch_before(self.log, border.lsn), chain_before(self.log, border.lsn)
         self.entries = self.entries[border.lsn - self.head.start_lsn:]
-        self.head = replace(self.head, start_lsn=border.lsn, start_offset=border.offset, start_epoch=epoch, start_chain=chain)
+        self.head = self.head.begun_at(border, epoch, chain)
 
     def record_at(self, offset: int) -> StoredRecord:
         entry = next(entry for entry in self.entries if entry.head.kind == RECORDS and _holds(entry, offset))
@@ -130,6 +141,7 @@ class MemoryLogStore:
             held = _Held(log.head, _part(_above_applied(log), wanted), log.entries)
             yield held
             log.head, log.entries = held.head, held.entries
+            log.folded = log.folded if held.given is None else held.given
             for of_log, changed in zip(_maps(log.folded), _maps(held.changes), strict=True):
                 of_log.update(changed)
             log.folded.trim_offset = log.head.trim_offset
@@ -162,6 +174,10 @@ class MemoryLogStore:
                     break
                 found.append(entry)
         return found
+
+    def snapshot(self, partition: PartitionId) -> Snapshot:
+        log = self._log(partition)
+        return Snapshot(log.head, log.folded.copy())
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         return next((EntryMark(entry.head, entry.chain) for entry in self._log(partition).entries if entry.head.lsn == lsn), None)

@@ -43,7 +43,7 @@ from myqueue.protocol.types import PartitionId, Record
 from . import consumers, folding, producers, segments
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
 from .folding import FROM_HEAD, WHERE_PARTITION
-from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, Snapshot, StoredRecord, Wanted
 from .replication.log import chain_before, epoch_before
 from .sql_log import SqlLogView, find_mark
 
@@ -86,6 +86,14 @@ SET_COMMIT = """UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s,
                 WHERE topic_id = %s AND partition = %s"""
 SET_START = """UPDATE partition_state SET start_lsn = %s, start_offset = %s, start_epoch = %s, start_chain = %s
                WHERE topic_id = %s AND partition = %s"""
+# A fold that is under way has ended, and the next one sees that this replica is being seeded.
+LOCK_COMMIT = "SELECT 1 FROM partition_commit WHERE topic_id = %s AND partition = %s FOR UPDATE"
+BEGIN_ANEW = """UPDATE partition_state SET start_lsn = %s, start_offset = %s, start_epoch = %s, start_chain = %s, end_lsn = %s, end_offset = %s,
+                end_epoch = %s, end_chain = %s, last_append_time = %s, seeding_until = %s, segment_id = NULL WHERE topic_id = %s AND partition = %s"""
+BEGIN_COMMIT = """UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s, trim_offset = %s
+                  WHERE topic_id = %s AND partition = %s"""
+END_SEEDING = "UPDATE partition_state SET seeding_until = NULL WHERE topic_id = %s AND partition = %s"
+SET_APPLIED = "UPDATE partition_commit SET applied_lsn = %s WHERE topic_id = %s AND partition = %s"
 SET_PROMISE = "UPDATE partition_state SET promised_epoch = %s WHERE topic_id = %s AND partition = %s"
 SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s, learners = %s
                 WHERE topic_id = %s AND partition = %s"""
@@ -180,6 +188,23 @@ class _Held:
     def raise_commit(self, lsn: int, offset: int) -> None:
         self._statements.append((RAISE_COMMIT, (lsn, offset, *self._partition)))
 
+    def begin_anew(self, start: LogEnd, state: LogState, applied_lsn: int) -> None:
+        # What is committed below the start lies there unseen until its segments go: to delete it row by row may take longer than a transaction may.
+        self._cursor.execute(LOCK_COMMIT, self._partition)
+        self._cursor.execute(TRUNCATE, (*self._partition, min(self.head.commit_lsn, start.lsn)))
+        self._cursor.execute(TRUNCATE_STARTS, (*self._partition, 0))
+        folding.replace_state(self._cursor, self._partition, state)
+        self.head = self.head.begun_anew(start, state, applied_lsn)
+        self._segment = None
+        self._statements += [(BEGIN_ANEW, (*start[:4], *start, self.head.seeding_until, *self._partition)),
+                             (BEGIN_COMMIT, (*start[:2], start.lsn, state.trim_offset, *self._partition))]
+
+    def end_seeding(self, offset: int) -> None:
+        until = self.head.seeding_until
+        assert until is not None, "it is not being seeded"
+        self.raise_commit(until, offset)
+        self._statements += [(SET_APPLIED, (until, *self._partition)), (END_SEEDING, self._partition)]
+
     def set_learners(self, learners: Sequence[int]) -> None:
         self._statements.append((SET_LEARNERS, (list(learners), *self._partition)))
 
@@ -200,7 +225,7 @@ class _Held:
     def begin_at(self, border: Border) -> None:
         epoch, chain = epoch_before(self.log, border.lsn), chain_before(self.log, border.lsn)
         self._statements += [(SET_START, (*border, epoch, chain, *self._partition)), (segments.FORGET_STARTS, (*self._partition, border.lsn))]
-        self.head = replace(self.head, start_lsn=border.lsn, start_offset=border.offset, start_epoch=epoch, start_chain=chain)
+        self.head = self.head.begun_at(border, epoch, chain)
 
     def record_at(self, offset: int) -> StoredRecord:
         parameters = {"topic_id": self._partition.topic_id, "partition": self._partition.partition, "offset": offset}
@@ -357,6 +382,14 @@ class PostgresLogStore:
         with self._reading() as cursor:
             cursor.copy_expert(cursor.mogrify(ENTRIES, (*partition, first, end, bytes_max, first)), rows, COPY_CHUNK_BYTES)
         return decode_rows(rows.getbuffer())
+
+    def snapshot(self, partition: PartitionId) -> Snapshot:
+        with self._reading() as cursor:  # one statement: one moment
+            cursor.execute(f"SELECT {HEAD}, {folding.ALL_STATE} {FROM_HEAD} {WHERE_PARTITION}", folding.parameters(partition))
+            row = _found(cursor.fetchone(), partition)
+        head, state = _head(row), folding.state_of(row[HEAD_COLUMNS:])
+        state.trim_offset = head.trim_offset
+        return Snapshot(head, state)
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         with self._reading() as cursor:

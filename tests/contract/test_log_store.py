@@ -14,14 +14,14 @@ from broker.core.offsets import CommitRequest, DequeueRequest, LogRange, TrimReq
 from broker.core.retention import plan_begin
 from broker.service import wanted
 from db.engine import make_engine
-from db.log_store import HeldLog, LogBusyError, LogStore, Wanted
+from db.log_store import HeldLog, LogBusyError, LogStore, Snapshot, Wanted
 from db.memory_log import MemoryLogStore
 from db.postgres_log import PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
 from myqueue.protocol.chain import GENESIS
-from myqueue.protocol.entry import Border, LogEnd, marker_entry, record_entries
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, marker_entry, record_entries
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
@@ -579,3 +579,117 @@ def test_what_is_not_folded_stays(store: LogStore):
     with store.locked(PARTITION) as held:
         held.set_fault("damaged")
     assert begin_later(store) is None
+
+
+# --- seeding ---
+
+EVERYBODY = Wanted(frozenset({7, 8}), frozenset({"#1", "#2"}), frozenset({("#1", "r"), ("#1", "old")}), trim=True)
+OTHER = PartitionId(PARTITION.topic_id, 9)
+
+
+def state_of(store: LogStore, partition: PartitionId = PARTITION) -> LogState:
+    """What decisions see, folded or not."""
+    with store.locked(partition, EVERYBODY) as held:
+        return held.state
+
+
+def seeded(store: LogStore) -> tuple[list[LogEntry], Snapshot]:
+    """A log of a replica that begins later, in full and as it is offered; another replica, OTHER, that holds something of its own."""
+    append(store, b"a", b"b", seq=0)
+    append(store, b"c", b"d", seq=1)
+    write(store, DequeueRequest("#1", "r"))
+    write(store, TrimRequest(4))
+    if isinstance(store, PostgresLogStore):
+        store.maintain_segments(RollPolicy(1, 1e9))
+    append(store, b"e", seq=2)
+    write(store, CommitRequest("#2", 3))
+    with store.locked(PARTITION) as held:
+        held.begin_at(next(border for border in held.borders() if border.lsn >= 3))
+    begin(store, OTHER)
+    append(store, b"own", seq=0, partition=OTHER)
+    write(store, DequeueRequest("#1", "old"), partition=OTHER)
+    append(store, b"never committed", b"x", b"y", b"z", b"beyond", partition=OTHER, committed=False)
+    snapshot = store.snapshot(PARTITION)
+    return store.entries(PARTITION, snapshot.head.start_lsn, 99, bytes_max=1 << 20), snapshot
+
+
+def offer(store: LogStore, snapshot: Snapshot, entries: list[LogEntry]) -> None:
+    head = snapshot.head
+    with store.locked(OTHER) as held:
+        held.begin_anew(LogEnd(head.start_lsn, head.start_offset, head.start_epoch, head.start_chain, head.end.append_time), snapshot.state,
+                        head.applied_lsn)
+    for entry in entries[:-1]:
+        add(store, entry)
+
+
+def add(store: LogStore, entry: LogEntry) -> None:
+    moved = entry._replace(head=entry.head._replace(partition=OTHER.partition))
+    head = moved.head
+    with store.locked(OTHER) as held:
+        held.append([moved], LogEnd(head.lsn + 1, head.base_offset + head.record_count, head.epoch, moved.chain, head.append_time))
+        held.raise_commit(head.lsn + 1, head.base_offset + head.record_count)
+        if head.lsn + 1 == held.head.seeding_until:
+            held.end_seeding(head.base_offset + head.record_count)
+
+
+def test_a_snapshot_holds_all_that_is_folded(store: LogStore):
+    _, snapshot = seeded(store)
+    assert snapshot.head == store.head(PARTITION)
+    assert snapshot.state == state_of(store)
+    assert (set(snapshot.state.producers), set(snapshot.state.consumers), set(snapshot.state.requests), snapshot.state.trim_offset) == (
+        {7}, {"#1", "#2"}, {("#1", "r")}, 4)
+    with pytest.raises(UnknownPartitionError):
+        store.snapshot(PartitionId(1, 5))
+
+
+def test_a_log_begins_anew_at_an_offered_start(store: LogStore):
+    """What was held is gone, the uncommitted tail too; while the log follows nothing is folded and nothing served; then it is what the sender has."""
+    entries, snapshot = seeded(store)
+    until = snapshot.head.applied_lsn
+    offer(store, snapshot, entries)
+    head = store.head(OTHER)
+    assert (head.start_lsn, head.start_offset, head.start_epoch, head.start_chain) == (
+        snapshot.head.start_lsn, snapshot.head.start_offset, snapshot.head.start_epoch, snapshot.head.start_chain)
+    assert (head.seeding_until, head.end.lsn, head.commit_lsn, head.applied_lsn, head.trim_offset) == (until, until - 1, until - 1, head.start_lsn, 4)
+    assert store.fold(OTHER) is False
+    assert store.head(OTHER).applied_lsn == head.start_lsn
+    found = store.read(OTHER, 4, **EVERYTHING)
+    assert (found.seeding, found.body) == (True, ENTRIES_MAGIC)
+    add(store, entries[-1])
+    head = store.head(OTHER)
+    assert (head.seeding_until, head.end.lsn, head.commit_lsn, head.commit_offset, head.applied_lsn) == (
+        None, until, until, snapshot.head.commit_offset, until)
+    assert state_of(store, OTHER) == snapshot.state, "nothing of what it held before is left, and nothing was folded twice"
+    assert head.end == snapshot.head.end
+    body = store.read(OTHER, 4, **EVERYTHING).body
+    assert [(one.offset, one.value) for one in messages_of(body, topic="t", partition=9)] == [(4, b"e")]
+    with store.locked(OTHER) as held:
+        held.lead(2, {1: "disk"}, 1)
+    assert append(store, b"f", seq=3, partition=OTHER).base_offset == 5
+    assert append(store, b"e", seq=2, partition=OTHER).base_offset == 4
+    assert write(store, DequeueRequest("#1"), partition=OTHER)[0].offset == 4
+    assert append(store, b"elsewhere", seq=3).base_offset == 5, "the other partition is as it was"
+
+
+def test_a_start_that_holds_all_the_state_needs_no_seeding(store: LogStore):
+    """Nothing lies between the start and the state: it serves at once."""
+    _, snapshot = seeded(store)
+    end = snapshot.head.end
+    with store.locked(OTHER) as held:
+        held.begin_anew(end, snapshot.state, end.lsn)
+    head = store.head(OTHER)
+    assert (head.seeding_until, head.start_lsn, head.end, head.commit_lsn, head.applied_lsn) == (None, end.lsn, end, end.lsn, end.lsn)
+    assert (head.commit_offset, store.read(OTHER, 5, **EVERYTHING).seeding) == (5, False)
+    assert append(store, b"next", seq=3, partition=OTHER).base_offset == 5
+
+
+def test_another_start_may_come_before_the_first_is_reached(store: LogStore):
+    """The sender's log began later meanwhile: all of it is replaced once more."""
+    entries, snapshot = seeded(store)
+    offer(store, snapshot, entries)
+    end = snapshot.head.end
+    state = LogState(trim_offset=5)
+    with store.locked(OTHER) as held:
+        held.begin_anew(end, state, end.lsn)
+    assert state_of(store, OTHER) == state
+    assert append(store, b"next", seq=0, partition=OTHER).base_offset == 5
