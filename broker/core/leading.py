@@ -123,7 +123,8 @@ class Leading:
             since: when this leadership began here; nobody can have been heard before.
             end: of the log.
         """
-        alive = [progress for broker, progress in self.progress.items() if self.answered.get(broker, since) >= heard_after]
+        alive = [progress for broker, progress in self.progress.items()
+                 if self.answered.get(broker, since) >= heard_after and not progress.disk_lost]
         return min((progress.matched for progress in alive if end - progress.matched <= KEPT_ENTRIES_MAX), default=end)
 
     def confirmed(self, rounds: int) -> bool:

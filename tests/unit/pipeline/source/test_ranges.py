@@ -82,6 +82,14 @@ def test_the_readable_end_never_passes_the_head() -> None:
         assert OffsetRange(4, end) == positions_of([head], [])[PartitionId(1, 0)].readable
 
 
+def test_what_is_trimmed_is_stored_and_not_readable() -> None:
+    """A trim may lie in the middle of what is stored; the log itself begins where its head says."""
+    for trim_offset, start in ((0, 4), (3, 4), (6, 6), (9, 9)):
+        head = {**HEAD, "start_offset": 4, "trim_offset": trim_offset}
+        position = positions_of([head], [])[PartitionId(1, 0)]
+        assert (OffsetRange(4, 9), OffsetRange(start, 9)) == (position.stored, position.readable)
+
+
 def test_only_numbers_reach_a_statement() -> None:
     """What is no whole number cannot get into the text."""
     with pytest.raises(ValueError, match="d"):
