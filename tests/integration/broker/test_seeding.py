@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from broker.service import BrokerService, Self
 from db.replication import AppendReply
 from myqueue.clock import SystemClock
 from myqueue.errors import NotLeaderError, NotYetError, RefusedError
+from myqueue.protocol.entry import Border
 from myqueue.protocol.types import PartitionId
 from myqueue.service.wakeups import Wakeups
 from tests.support.factories import blocks, sequence
@@ -172,3 +174,25 @@ def test_a_damaged_replica_takes_no_start():
         follower: Follower = group.wire.follower
         assert getattr(follower.take_seed(seeds.decode(group.wire.seeds[0])), "code", None) == "log_fault"
         assert group.other.head(P) == before
+
+
+def test_what_another_process_committed_and_dropped_is_no_damage():
+    """This process of the broker has counted less than the database says, and the entries that it would count next are gone."""
+    with two_brokers() as group:
+        group.lead(P)
+        for number in range(3):
+            send(group, b"m%d" % number, number)
+        group.service.trim(P, 3)
+        wait_until(lambda: group.other.head(P).end == group.store.head(P).end, what="the follower to have it")
+        led = group.replicator._led[P]
+        with led.lock:
+            led.leading.commit = 1
+            led.leading.progress[2] = replace(led.leading.progress[2], matched=2, next=2)
+            led.log.forget_recent()
+            led.log._ends.clear()
+        with group.store.locked(P) as held:
+            held.begin_at(Border(4, 3))
+        assert send(group, b"m3", 3) == 3
+        assert (led.leading.commit, led.log.start, group.store.head(P).fault) == (6, 4, None)
+        wait_until(lambda: group.other.head(P).end == group.store.head(P).end, what="the follower to have it")
+        assert group.wire.seeds == []
