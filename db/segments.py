@@ -35,7 +35,8 @@ BORDERS = """SELECT next_lsn, next_offset FROM (
 MAY_BEGIN_LATER = """SELECT DISTINCT p.topic_id, p.partition FROM partition_commit c
                      JOIN partition_state p USING (topic_id, partition)
                      JOIN (SELECT topic_id, partition, segment_id, lead(first_lsn) OVER w AS next_lsn, lead(first_offset) OVER w AS next_offset
-                           FROM segment_start WINDOW w AS (PARTITION BY topic_id, partition ORDER BY segment_id)) s USING (topic_id, partition)
+                           FROM segment_start WHERE (topic_id, partition) IN (SELECT topic_id, partition FROM partition_commit WHERE trim_offset > 0)
+                           WINDOW w AS (PARTITION BY topic_id, partition ORDER BY segment_id)) s USING (topic_id, partition)
                      JOIN segment g ON g.segment_id = s.segment_id
                      WHERE c.trim_offset > 0 AND g.state = 'sealed' AND coalesce(s.next_offset, p.end_offset) <= c.trim_offset
                        AND coalesce(s.next_lsn, p.end_lsn) <= c.applied_lsn"""
