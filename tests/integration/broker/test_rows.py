@@ -22,8 +22,8 @@ from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, TooLargeError, UnavailableError
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, messages_of, pack, records_of
 from myqueue.protocol.chain import GENESIS, EntryHead, entry_chain
-from myqueue.protocol.entry import record_entries
-from myqueue.protocol.fold import LogState
+from myqueue.protocol.entry import LogEnd, record_entries
+from myqueue.protocol.fold import ConsumerState, LogState
 from myqueue.protocol.types import PartitionId, Record
 from tests.contract.test_log_store import EVERYTHING, append, begin, begin_later, fill, values, write
 from tests.property.strategies import batches, damaged, framed
@@ -226,6 +226,32 @@ def test_a_segment_that_is_read_is_left_for_the_next_time(store: PostgresLogStor
         reading.close()
     assert len(store.drop_segments()) == 1
     assert first not in segments(store)
+
+
+def test_a_fold_that_is_under_way_leaves_nothing_in_a_log_that_begins_anew(store: PostgresLogStore, broker_database: str):
+    """What it writes is not visible yet when the replica is given its state: it is waited for, and forgotten with the rest."""
+    append(store, b"a")
+    folding = psycopg2.connect(libpq_url(broker_database))
+
+    def begin_anew() -> None:
+        with store.locked(PARTITION) as held:
+            held.begin_anew(LogEnd(50, 40, 1, bytes(32), 9), LogState(consumers={"#new": ConsumerState(3, 0, 4, 5)}), 60)
+
+    thread = threading.Thread(target=begin_anew)
+    try:
+        with folding.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM partition_commit WHERE topic_id = 1 AND partition = 0 FOR UPDATE")
+            cursor.execute("INSERT INTO consumer_offset VALUES (1, 0, '#old', 1, 0, 1, 5)")
+        thread.start()
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        wait_until(lambda: rows(store, waiting), what="the other transaction to wait")
+        folding.commit()
+    finally:
+        folding.close()
+        thread.join(10)
+    assert rows(store, "SELECT consumer FROM consumer_offset") == [("#new",)]
+    head = store.head(PARTITION)
+    assert (head.start_lsn, head.end.lsn, head.seeding_until, head.applied_lsn) == (50, 50, 60, 50)
 
 
 def test_a_writer_that_learnt_of_a_segment_before_it_was_sealed_keeps_it(store: PostgresLogStore):
