@@ -295,6 +295,9 @@ class Replicator:
         if isinstance(error, LogFaultError) and led is not None and not led.is_over:
             self._faulty(partition, led, error.message)
             return
+        if isinstance(error, BeginsLaterError):
+            self._due.mark(partition, [follower], BACKOFF_SECONDS)  # known now: the next one begins there
+            return
         _log.warning("partition %s cannot be sent to broker %d: %s", partition, follower, error.message, extra={"code": error.code})
         self._due.mark(partition, [follower], BACKOFF_MAX_SECONDS)
 
