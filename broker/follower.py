@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from db.log_store import HeldLog, LogStore
-from db.replication import AppendPlan, AppendReply, ReplicaState, plan_append
+from db.replication import AppendPlan, AppendReply, ReplicaState, plan_append, takes_start
 from myqueue.errors import BadRequestError, LogFaultError, MyQueueError, UnknownPartitionError
 from myqueue.protocol.entry import LogEnd, LogEntry
 from myqueue.protocol.names import check_topic_name
@@ -15,6 +15,7 @@ from myqueue.protocol.types import PartitionId
 from myqueue.service.wakeups import Wakeups
 
 from .core.appends import Append
+from .core.seeds import Seed
 
 LOCK_SECONDS = 1.0
 _log = logging.getLogger(__name__)
@@ -33,15 +34,23 @@ class Follower:
 
     def take(self, appends: Sequence[Append]) -> list[AppendReply | MyQueueError]:
         """An answer for each; one that fails does not keep the others from being stored."""
-        return [self._answer(append) for append in appends]
+        return [self._answer(append, self._take) for append in appends]
 
-    def _answer(self, append: Append) -> AppendReply | MyQueueError:
+    def take_seed(self, seed: Seed) -> AppendReply | MyQueueError:
+        """Begin anew at an offered start, unless its border is held here or the offer is an old one; the answer is that to an append there."""
+        def take(append: Append) -> AppendReply:
+            self._begin_anew(seed)
+            return self._take(append)
+
+        return self._answer(seed.border, take)
+
+    def _answer(self, append: Append, take: Callable[[Append], AppendReply]) -> AppendReply | MyQueueError:
         try:
             try:
-                return self._take(append)
+                return take(append)
             except UnknownPartitionError:
                 self._create(append)
-                return self._take(append)
+                return take(append)
         except LogFaultError as error:
             self._record_fault(append.partition, error)
             return error
@@ -59,14 +68,32 @@ class Follower:
             raise BadRequestError("an introduction says topic and config") from None
         self._store.create(append.partition, topic=topic, config=config)
 
+    def _begin_anew(self, seed: Seed) -> None:
+        partition, start = seed.partition, seed.start
+        with self._store.locked(partition, lock_timeout_seconds=LOCK_SECONDS) as held:
+            state = self._checked(held)
+            if not takes_start(state, held.log, start, epoch=seed.epoch):
+                return
+            if seed.epoch > state.promised_epoch:
+                held.promise(seed.epoch)
+            held.begin_anew(LogEnd(start.position, seed.offset, start.epoch, start.chain, seed.append_time), seed.state, seed.applied)
+        _log.warning("partition %s begins anew at lsn %d, with the state of lsn %d: it lay behind the start of its leader's log",
+                     partition, start.position, seed.applied)
+        if seed.epoch > state.promised_epoch:
+            self._stop_leading(partition, seed.epoch)
+        self._wakeups.wake(partition)
+
+    def _checked(self, held: HeldLog) -> ReplicaState:
+        """What decides about what a leader sends. Raises LogFaultError where this replica takes nothing any more."""
+        head = held.head
+        if head.fault is not None:
+            raise LogFaultError(head.fault)
+        return ReplicaState(head.promised_epoch, head.commit_lsn, self._disk_id(), head.leader_epoch, head.seeding_until)
+
     def _take(self, append: Append) -> AppendReply:
         partition, plan, notice = append.partition, None, None
         with self._store.locked(partition, lock_timeout_seconds=LOCK_SECONDS) as held:
-            head = held.head
-            if head.fault is not None:
-                raise LogFaultError(head.fault)
-            state = ReplicaState(head.promised_epoch, head.commit_lsn, self._disk_id(), head.leader_epoch, head.seeding_until)
-            plan = plan_append(state, held.log, append.request)
+            plan = plan_append(self._checked(held), held.log, append.request)
             if plan.promise is None and plan.delete_from is None and not plan.insert:
                 notice = None if plan.commit is None else (plan.commit, held.offset_at(plan.commit))
             else:
@@ -91,21 +118,24 @@ class Follower:
 
 
 def _write(held: HeldLog, plan: AppendPlan) -> None:
-    """Carry out what was decided, in its order."""
+    """Carry out what was decided, in its order. A log that reaches the position of the state it was given is seeded then."""
+    until = held.head.seeding_until
     if plan.promise is not None:
         held.promise(plan.promise)
     if plan.delete_from is not None:
         held.truncate(plan.delete_from)
     if plan.commit is not None:
-        held.raise_commit(plan.commit, _offset_at(held, plan))
+        held.raise_commit(plan.commit, _offset_at(held, plan, plan.commit))
     if plan.insert:
         held.append(plan.insert, end_of(plan.insert[-1]))  # type: ignore[arg-type]
+    if until is not None and plan.reply.matched is not None and plan.reply.matched >= until:
+        held.end_seeding(_offset_at(held, plan, until))
 
 
-def _offset_at(held: HeldLog, plan: AppendPlan) -> int:
-    assert plan.commit is not None
-    place = plan.commit - 1 - plan.insert_at
-    return end_of(plan.insert[place]).offset if plan.insert and place >= 0 else held.offset_at(plan.commit)  # type: ignore[arg-type]
+def _offset_at(held: HeldLog, plan: AppendPlan, border: int) -> int:
+    """The offset at a border of the log as it is once the plan is carried out."""
+    place = border - 1 - plan.insert_at
+    return end_of(plan.insert[place]).offset if plan.insert and place >= 0 else held.offset_at(border)  # type: ignore[arg-type]
 
 
 def end_of(entry: LogEntry) -> LogEnd:

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from db.log_store import EntryMark, Head, LogStore
-from myqueue.errors import LogFaultError
+from myqueue.errors import LogFaultError, MyQueueError, UnavailableError
 from myqueue.protocol.entry import LogEnd, LogEntry
 from myqueue.protocol.types import PartitionId
 
@@ -18,12 +18,16 @@ ENDS_MAX = 512
 READ_ENTRIES_MIN, READ_ENTRIES_MAX = 64, 4_096  # looked at in one read
 
 
+class BeginsLaterError(UnavailableError):
+    """What was asked for was dropped meanwhile: it is trimmed and committed."""
+
+
 class LeaderLog:
     """A LogView of one leadership. Not safe to share between threads without a lock."""
 
     def __init__(self, store: LogStore, partition: PartitionId, head: Head) -> None:
         self._store, self._partition = store, partition
-        self.start, self.start_epoch, self.start_chain, self._start_offset = head.start_lsn, head.start_epoch, head.start_chain, head.start_offset
+        self._begin = _begin_of(head)
         self._last = head.end
         self._recent: list[LogEntry] = []  # the newest entries without a gap up to the end, or none
         self._recent_bytes = 0
@@ -32,8 +36,25 @@ class LeaderLog:
         self._ends: OrderedDict[int, LogEnd] = OrderedDict({head.end.lsn: head.end})  # where groups ended: what followers mostly answer
 
     @property
+    def start(self) -> int:
+        return self._begin.lsn
+
+    @property
+    def start_epoch(self) -> int:
+        return self._begin.epoch
+
+    @property
+    def start_chain(self) -> bytes:
+        return self._begin.chain
+
+    @property
     def end(self) -> int:
         return self._last.lsn
+
+    def begin_at(self, head: Head) -> None:
+        """The log begins where this head says, unless it is known to begin later. Replaced as a whole: readers need no lock."""
+        if head.start_lsn > self._begin.lsn:
+            self._begin = _begin_of(head)
 
     def extend(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
         """These entries are on disk now. An end that is not above ours changes nothing."""
@@ -87,7 +108,7 @@ class LeaderLog:
         if known:
             return known.offset
         if border == self.start:
-            return self._start_offset
+            return self._begin.offset
         head = self._mark(border - 1).head
         return head.base_offset + head.record_count
 
@@ -99,11 +120,18 @@ class LeaderLog:
         if found is None:
             found = self._store.mark(self._partition, position)
             if found is None:
-                raise LogFaultError(f"lsn {position} of partition {self._partition} is missing: the log is [{self.start}, {self.end})")
+                raise self._missing(position)
             self._marks[position] = found
             while len(self._marks) > MARKS_MAX:
                 self._marks.popitem(last=False)
         return found
+
+    def _missing(self, position: int) -> MyQueueError:
+        """Why the entry at a position is not there. A log's head says that it begins later before anything of it goes."""
+        self.begin_at(self._store.head(self._partition))
+        if position < self.start:
+            return BeginsLaterError(f"partition {self._partition} begins at lsn {self.start} now")
+        return LogFaultError(f"lsn {position} of partition {self._partition} is missing: the log is [{self.start}, {self.end})")
 
     # --- entries ---
 
@@ -123,6 +151,7 @@ class LeaderLog:
         """Entries from ``first`` on below ``end`` from the database, as many as fit, at least one. Needs no lock: what is stored stays.
 
         Raises:
+            BeginsLaterError: it was dropped meanwhile.
             LogFaultError: one of them is missing.
         """
         asked = min(end - first, self._read_entries)
@@ -137,5 +166,9 @@ class LeaderLog:
         """As ``stored``, with a bound on the entries that are looked at instead of a guess."""
         found = self._store.entries(self._partition, first, end, bytes_max=bytes_max)
         if not found or found[0].head.lsn != first or found[-1].head.lsn != first + len(found) - 1:
-            raise LogFaultError(f"entries from lsn {first} of partition {self._partition} are missing: the log is [{self.start}, {self.end})")
+            raise self._missing(first)
         return found
+
+
+def _begin_of(head: Head) -> LogEnd:
+    return LogEnd(head.start_lsn, head.start_offset, head.start_epoch, head.start_chain)

@@ -35,8 +35,10 @@ class Led:
     recorded: int = 0  # the commit position in the database
     told: int = 0  # the highest commit position that somebody was told of
     is_ready: bool = False  # all that was told before this leadership is committed, and the database says so
+    offer_after: dict[int, float] = field(default_factory=dict)  # follower -> when it may be offered a start again, after one that could not be sent
     written_at: float = float("-inf")  # when this process last wrote to it
     is_over: bool = False
+    began_at: float = float("-inf")  # since when this process knows of it
 
     def take_done(self) -> list[Waiting]:
         """Those who need not wait any more, each once."""

@@ -12,22 +12,24 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from db.log_store import Head, LogStore
-from db.replication import AppendReply, AppendRequest, Refusal, chain_before
+from db.replication import AppendReply, AppendRequest, OfferedStart, Refusal, chain_before
 from myqueue.clock import Clock
-from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OutcomeUnknownError, UnavailableError
+from myqueue.errors import LogFaultError, MyQueueError, NotLeaderError, OutcomeUnknownError, TooLargeError, UnavailableError
 from myqueue.protocol import routes
 from myqueue.protocol.entry import LogEnd, LogEntry
 from myqueue.protocol.types import PartitionId
 from myqueue.service.wakeups import Wakeups
 
-from .core import appends
+from .core import appends, seeds
 from .core.appends import BODY_BYTES, Append, append_size
 from .core.leading import Leading
 from .core.replica import is_leading
+from .core.seeds import Seed
 from .due import BACKOFF_MAX_SECONDS, BACKOFF_SECONDS, Due
-from .leader_log import LeaderLog
+from .leader_log import BeginsLaterError, LeaderLog
 from .led import Led, Told, Waiting
 from .peers import Peers
 
@@ -35,6 +37,8 @@ REQUEST_BYTES = 1 << 20  # entries of one partition in one request
 CATCH_UP_PAUSE = 2.0  # after a step from the database, times what it took, while producers write
 BUSY_SECONDS = 1.0  # so long after something was written
 COMMIT_NOTICE_SECONDS = 0.05  # how soon an idle follower learns the commit position
+OFFER_SECONDS = 30.0  # how long a follower may take to store a start with its state
+OFFER_AGAIN_SECONDS = 60.0  # after one that was too large
 MAJORITY_SECONDS = 1.0  # how long a write waits for a majority that was silent
 _log = logging.getLogger(__name__)
 
@@ -53,10 +57,12 @@ class Replicator:
     Args:
         identity: this broker's id and disk.
         introduce: a topic's name and config, for a replica that is new.
+        kept_seconds: for so long after its last answer, what a follower lacks is kept though it is trimmed.
     """
 
     def __init__(self, store: LogStore, peers: Peers, wakeups: Wakeups, clock: Clock, *, identity: Callable[[], tuple[int, str]],
-                 introduce: Callable[[int], Mapping[str, object]]) -> None:
+                 introduce: Callable[[int], Mapping[str, object]], kept_seconds: float = 60.0) -> None:
+        self._kept_seconds = kept_seconds
         self._store, self._peers, self._wakeups, self._clock, self._identity, self._introduce = store, peers, wakeups, clock, identity, introduce
         self._led: dict[PartitionId, Led] = {}
         self._lock = threading.Lock()  # guards which leaderships there are
@@ -78,6 +84,8 @@ class Replicator:
             if tuple(head.learners) != led.leading.learners:
                 led.leading.set_learners(head.learners)
             led.log.extend((), head.end)
+            led.log.begin_at(head)
+            led.leading.is_committed(led.log.start)
             led.recorded = min(led.recorded, head.commit_lsn)  # the database's crash may have taken it back
         self._push(partition, led)
         self._advance(partition, led)
@@ -87,7 +95,8 @@ class Replicator:
         began = head.commit_lsn == head.end.lsn and head.end.epoch == head.leader_epoch
         leading = Leading(head.leader_epoch, head.voters, head.learners, broker_id=broker_id, disk_id=disk_id, end=head.end.lsn,
                           commit=head.commit_lsn, began=began)
-        return Led(leading, LeaderLog(self._store, partition, head), recorded=head.commit_lsn, told=head.commit_lsn, is_ready=leading.began)
+        return Led(leading, LeaderLog(self._store, partition, head), recorded=head.commit_lsn, told=head.commit_lsn, is_ready=leading.began,
+                   began_at=self._clock.monotonic())
 
     def stop_leading(self, partition: PartitionId, epoch: int) -> None:
         """A higher epoch than that of our leadership was promised: what waits for a commit has an unknown outcome."""
@@ -200,6 +209,16 @@ class Replicator:
             rounds = led.leading.rounds
         self._wait_for(partition, led, lambda: led.leading.confirmed(rounds), stopping, "does not answer")
 
+    def kept_from(self, partition: PartitionId, head: Head) -> int:
+        """From which lsn on this log's entries are kept for followers; its end where nobody needs any. Nothing goes before this process knows."""
+        if not is_leading(head) or (len(head.voters) == 1 and not head.learners):
+            return head.end.lsn
+        led = self._led.get(partition)
+        if led is None or led.leading.epoch != head.leader_epoch:
+            return head.start_lsn
+        with led.lock:
+            return led.leading.kept_from(heard_after=self._clock.monotonic() - self._kept_seconds, since=led.began_at, end=head.end.lsn)
+
     def status(self, partition: PartitionId) -> dict[str, object] | None:
         """The leader's view of its followers; None where this process does not lead."""
         led = self._led.get(partition)
@@ -233,8 +252,15 @@ class Replicator:
                 self._exchange(*taken)
 
     def _exchange(self, follower: int, partitions: list[PartitionId]) -> None:
+        behind = [partition for partition in partitions if self._needs_start(follower, partition)]
+        try:
+            for partition in behind:
+                self._offer(follower, partition)
+        except MyQueueError as failure:
+            self._due.done(follower, partitions, left=partitions, error=failure)
+            return
         asked_at = self._clock.monotonic()
-        sent, left = self._requests_for(follower, partitions)
+        sent, left = self._requests_for(follower, [partition for partition in partitions if partition not in behind])
         try:
             replies = self._send(follower, sent) if sent else []
             error = None
@@ -268,6 +294,9 @@ class Replicator:
         led = self._led.get(partition)
         if isinstance(error, LogFaultError) and led is not None and not led.is_over:
             self._faulty(partition, led, error.message)
+            return
+        if isinstance(error, BeginsLaterError):
+            self._due.mark(partition, [follower], BACKOFF_SECONDS)  # known now: the next one begins there
             return
         _log.warning("partition %s cannot be sent to broker %d: %s", partition, follower, error.message, extra={"code": error.code})
         self._due.mark(partition, [follower], BACKOFF_MAX_SECONDS)
@@ -304,8 +333,7 @@ class Replicator:
                 return None
             plan = leading.plan(follower, log, entries_max=max(1, len(entries)), end=position + len(entries))
             if plan is None:
-                _log.error("broker %d is behind the start of partition %s and has to be made anew", follower, partition)
-                return None
+                return None  # it is offered a start first
             if (plan.position, plan.end) != (position, position + len(entries)):  # cut or raised to the border of a request
                 entries = log.exactly(plan.position, plan.end) if plan.end > plan.position else ()
             request = AppendRequest(leading.epoch, plan.position, plan.prev_epoch, tuple(entries), leading.commit, leading.begin_round())
@@ -316,7 +344,10 @@ class Replicator:
 
     def _send(self, follower: int, sent: Sequence[_Sent]) -> list[AppendReply | MyQueueError]:
         body = appends.encode(one.append for one in sent)
-        answer = self._peers.post(follower, routes.I_APPEND, body, appends.APPENDS_TYPE).json()
+        return self._replies(follower, self._peers.post(follower, routes.I_APPEND, body, appends.APPENDS_TYPE).json())
+
+    @staticmethod
+    def _replies(follower: int, answer: Any) -> list[AppendReply | MyQueueError]:
         try:
             replies = [None if "error" in one else appends.reply_from_json(one) for one in answer["replies"]]
             problems = [one["error"] for one in answer["replies"] if "error" in one]
@@ -325,6 +356,53 @@ class Replicator:
         if problems:
             _log.info("broker %d did not take %d append(s): %s", follower, len(problems), str(problems[0])[:200])
         return [reply if reply is not None else UnavailableError("not taken") for reply in replies]
+
+    # --- followers behind the start ---
+
+    def _needs_start(self, follower: int, partition: PartitionId) -> bool:
+        """Whether a follower refused the border at our start: what it lacks is not here any more."""
+        led = self._led.get(partition)
+        if led is None:
+            return False
+        with led.lock:
+            progress = led.leading.progress.get(follower)
+            return progress is not None and progress.needs_snapshot and not led.is_over
+
+    def _offer(self, follower: int, partition: PartitionId) -> None:
+        """Send a follower our start and the state. Raises MyQueueError where it does not answer; what it says is taken in."""
+        led = self._led.get(partition)
+        asked_at = self._clock.monotonic()
+        if led is None or led.offer_after.get(follower, 0.0) > asked_at:
+            return
+        try:
+            seed = self._seed(follower, partition, led)
+            body = None if seed is None else seeds.encode(seed)
+        except TooLargeError as error:
+            _log.error("broker %d cannot be made a replica: %s", follower, error.message)
+            led.offer_after[follower] = asked_at + OFFER_AGAIN_SECONDS
+            return
+        except MyQueueError as error:
+            self._unreadable(partition, follower, error)
+            return
+        if seed is not None and body is not None:
+            _log.warning("broker %d lies behind the start of partition %s: it begins anew at lsn %d", follower, partition, seed.start.position)
+            answer = self._peers.post(follower, routes.I_SEED, body, seeds.SEED_TYPE, read_timeout_seconds=OFFER_SECONDS)
+            for reply in self._replies(follower, answer.json())[:1]:
+                self._land(follower, _Sent(partition, led, seed.border, from_memory=True), reply, asked_at, 0.0)
+
+    def _seed(self, follower: int, partition: PartitionId, led: Led) -> Seed | None:
+        """What it is offered: the start as it is now, and all that is folded, of one moment; None where that is needed no longer."""
+        snapshot, introduction = self._store.snapshot(partition), json.dumps(self._introduce(partition.topic_id)).encode()
+        head = snapshot.head
+        with led.lock:
+            progress = led.leading.progress.get(follower)
+            if led.is_over or progress is None or not progress.needs_snapshot or not is_leading(head) or head.leader_epoch != led.leading.epoch:
+                return None
+            led.log.begin_at(head)
+            led.leading.is_committed(led.log.start)
+            led.leading.seeded(follower, head.start_lsn)
+            return Seed(partition, led.leading.epoch, led.leading.begin_round(), OfferedStart(head.start_lsn, head.start_epoch, head.start_chain),
+                        head.start_offset, head.end.append_time, head.applied_lsn, snapshot.state, introduction)
 
     # --- answers ---
 
@@ -362,7 +440,12 @@ class Replicator:
         with led.lock:
             led.log.forget_recent()
             chain = chain_before(led.log, request.position)
-        for entry in self._store.entries(partition, request.position, request.end, bytes_max=1 << 40):
+        try:
+            entries = led.log.exactly(request.position, request.end)
+        except LogFaultError as error:
+            self._faulty(partition, led, error.message)
+            return
+        for entry in entries:
             chain = entry.chain_after(chain)
             if chain != entry.chain:
                 self._faulty(partition, led, f"the entry at lsn {entry.head.lsn} does not have the digest it was stored with")
@@ -379,7 +462,11 @@ class Replicator:
     def _advance(self, partition: PartitionId, led: Led) -> None:
         """Record a commit position that rose, then tell who waits for it; idle followers learn it a moment later."""
         with led.lock:
-            led.leading.advance(led.log)
+            try:
+                led.leading.advance(led.log)
+            except BeginsLaterError:  # another process committed and dropped what this one was counting
+                led.leading.is_committed(led.log.start)
+                led.leading.advance(led.log)
             commit = led.leading.commit
             offset = led.log.offset_at(commit) if commit > led.recorded else 0
         if commit > led.recorded:

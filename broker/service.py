@@ -24,7 +24,7 @@ from myqueue.service.wakeups import Wakeups
 
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
-from .core.offsets import CommitRequest, DequeueRequest, LogRange, out_of_range
+from .core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest, out_of_range
 from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
 from .later import AfterCommit, Answer, NotSettledError
 from .replicator import Replicator
@@ -95,6 +95,25 @@ class BrokerService:
         answer = self._submit(partition, DequeueRequest(consumer, request_id, known_only), OFFSET_BYTES)
         return answer if isinstance(answer, StoredRecord) else None
 
+    def trim(self, partition: PartitionId, before_offset: int) -> int:
+        """Serve nothing below an offset any more; the first offset that is served then, on this replica at once and on others within a second or two.
+
+        An entry of the log, so that it survives what messages survive; again is a success. The disk is given back later, a segment at a time.
+
+        Raises:
+            OffsetOutOfRangeError: above the committed end, which it names. Nothing was done.
+            UnknownPartitionError, NotLeaderError, OverloadedError, UnavailableError: nothing was done.
+            OutcomeUnknownError: do it again to find out.
+        """
+        start = self._submit(partition, TrimRequest(before_offset), OFFSET_BYTES).offset  # type: ignore[union-attr]
+        deadline = self._clock.monotonic() + self._timeout_seconds
+        try:
+            while self._store.head(partition).earliest < start and self._store.fold(partition) and self._clock.monotonic() < deadline:
+                pass  # so many entries at a time
+        except MyQueueError as error:
+            raise OutcomeUnknownError("the trim is in the log, and whether it shows here already is not known") from error
+        return start  # type: ignore[return-value]
+
     def read(self, partition: PartitionId, offset: int | str, *, bytes_max: int, records_max: int, wait_seconds: float = 0.0) -> tuple[int, Slice]:
         """Committed records from ``offset`` (or "earliest", "latest") on, waiting for some to come; the offset meant, and what was found.
 
@@ -121,8 +140,10 @@ class BrokerService:
             self._long_polls.release()
 
     def head(self, partition: PartitionId) -> Head:
-        """The head row; a leader's only once its own first entry is committed. Raises UnavailableError."""
+        """The head row; a leader's only once its own first entry is committed. Raises UnavailableError, where it is being seeded too."""
         head = self._store.head(partition)
+        if head.seeding_until is not None:
+            raise _being_made(partition)
         if not self._is_shared(head):
             return head
         if not self._replicator.knows(partition, head.leader_epoch):
@@ -325,7 +346,11 @@ class BrokerService:
         while True:
             try:
                 with self._store.locked(partition, lock_timeout_seconds=LOOK_AGAIN_SECONDS) as held:
+                    if held.head.start_lsn >= plan.end.lsn:
+                        raise OutcomeUnknownError("what stood there was trimmed and dropped meanwhile")
                     return held.has_entry(plan.end.lsn - 1, plan.end.chain)
+            except OutcomeUnknownError:
+                raise
             except UnavailableError:
                 if self._clock.monotonic() >= deadline:
                     raise OutcomeUnknownError() from None
@@ -378,7 +403,7 @@ class BrokerService:
             head = self.head(partition)
             if offset == "latest":
                 check_leading(head)  # another replica may not know of it
-            offset = head.start_offset if offset == "earliest" else head.commit_offset
+            offset = head.earliest if offset == "earliest" else head.commit_offset
         found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)
         _check_served(partition, found)
         if offset > found.end_offset:
@@ -395,7 +420,11 @@ def _check_served(partition: PartitionId, found: Slice) -> None:
     if found.fault is not None:
         raise UnavailableError(f"this replica of partition {partition.partition} is damaged and not served: {found.fault}", component="replicas")
     if found.seeding:
-        raise NotYetError(f"this replica of partition {partition.partition} is being made")
+        raise _being_made(partition)
+
+
+def _being_made(partition: PartitionId) -> NotYetError:
+    return NotYetError(f"this replica of partition {partition.partition} is being made")
 
 
 def _is_empty(request: Request, answer: Answer | MyQueueError) -> bool:
@@ -406,13 +435,13 @@ def wanted(requests: Sequence[Request]) -> Wanted:
     """Whose state these requests need."""
     producers = frozenset(request.sequence.producer_id for request in requests if isinstance(request, AppendRequest) and request.sequence is not None)
     others = [request for request in requests if not isinstance(request, AppendRequest)]
-    return Wanted(producers, frozenset(request.consumer for request in others),
+    return Wanted(producers, frozenset(request.consumer for request in others if not isinstance(request, TrimRequest)),
                   frozenset((request.consumer, request.request_id) for request in others
-                            if isinstance(request, DequeueRequest) and request.request_id is not None))
+                            if isinstance(request, DequeueRequest) and request.request_id is not None), trim=bool(others))
 
 
 def _unread(partition: PartitionId, head: Head | None, offset: int | None) -> int:
     if head is None:
         raise NotLeaderError(f"partition {partition} is not held here")
     check_leading(head)
-    return max(0, head.commit_offset - max(head.start_offset, offset or 0))
+    return max(0, head.commit_offset - max(head.earliest, offset or 0))

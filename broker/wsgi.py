@@ -34,6 +34,7 @@ from .identity import Identity
 from .managers import Managers
 from .peers import Peers
 from .replicator import Replicator
+from .retention import Retention
 from .service import BrokerService
 from .settings import BrokerSettings
 
@@ -59,7 +60,8 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     database = {"host": url.host or "127.0.0.1", "port": url.port or 5432, "name": url.database, "user": settings.reader_user}
     identity = Identity(store, database)
     peers = Peers(transport, lambda: managers.get(routes.CLUSTER), clock)
-    replicator = Replicator(store, peers, wakeups, clock, identity=identity.pair, introduce=lambda topic_id: _introduction(store, topic_id))
+    replicator = Replicator(store, peers, wakeups, clock, identity=identity.pair, introduce=lambda topic_id: _introduction(store, topic_id),
+                            kept_seconds=settings.follower_kept_seconds)
     follower = Follower(store, wakeups, disk_id=lambda: identity.who().disk_id, stop_leading=replicator.stop_leading)
     service = BrokerService(store, wakeups, replicator, who=identity.who, clock=clock, stopping=lifecycle.stopping,
                             queue_bytes_max=settings.queue_bytes_max, long_polls_max=settings.long_polls_max,
@@ -68,7 +70,7 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     host, port = settings.address
     heartbeat = Heartbeat(keeper, managers, {"host": host, "port": port, "database": database},
                           interval_seconds=settings.heartbeat_interval_seconds, on_registered=lambda known: _rename(known, settings))
-    policy = RollPolicy(settings.segment_bytes_max, settings.segment_age_seconds_max)
+    policy, retention = RollPolicy(settings.segment_bytes_max, settings.segment_age_seconds_max), Retention(store, replicator)
     for close in (writer.dispose, reader.dispose, keeper.dispose, transport.close):
         lifecycle.on_stop(close)
     for number in range(settings.writers):
@@ -77,9 +79,14 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
         lifecycle.thread(f"replicator-{number + 1}", replicator.run)
     lifecycle.thread("heartbeat", heartbeat.run)
     lifecycle.every("replicas", settings.replica_check_seconds, replicator.look_around)
-    lifecycle.every("segments", settings.segment_check_seconds, lambda: store.maintain_segments(policy))
+    lifecycle.every("segments", settings.segment_check_seconds, lambda: _look_at_segments(store, policy, retention))
     node = _rename(identity.load(), settings)
     return create_app(node, service, store, directory, identity, managers, follower, lifecycle, Guard(clock, token=settings.token, secret=secret))
+
+
+def _look_at_segments(store: PostgresLogStore, policy: RollPolicy, retention: Retention) -> None:
+    store.maintain_segments(policy)
+    retention.look()
 
 
 def _introduction(store: PostgresLogStore, topic_id: int) -> dict[str, Any]:

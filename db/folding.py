@@ -1,6 +1,7 @@
-"""What a log says of producers and consumers, in SQL: loaded for a decision, and folded behind the commit position."""
+"""What a log says of producers, consumers and its beginning, in SQL: loaded for a decision, and folded behind the commit position."""
 
 # Statements are put together from the constants here; values are always parameters.
+# ruff: noqa: S608
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ ABOVE_APPLIED = """SELECT * FROM (
     SELECT topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
            request_index, request_count, sum(record_count) OVER (PARTITION BY lsn - request_index), body
     FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s) e WHERE request_index = 0 ORDER BY lsn"""
-SET_APPLIED = "UPDATE partition_commit SET applied_lsn = %s WHERE topic_id = %s AND partition = %s"
+SET_APPLIED = """UPDATE partition_commit SET applied_lsn = %s, trim_offset = greatest(trim_offset, %s)
+                 WHERE topic_id = %s AND partition = %s"""
+ALL_STATE = f"{producers.SELECT_ALL}, {consumers.SELECT_ALL}, {consumers.SELECT_ALL_REQUESTS}"
+STATEMENTS_AT_ONCE = 1_000
 Folding = tuple[EntryHead, int, bytes | None]  # a request: its first entry's head, the records of all its entries, the body
 
 
@@ -47,7 +51,7 @@ def fold(cursor: Any, partition: PartitionId, applied: int, end: int) -> int:
     changes = state.changed_since(stored)
     folded = requests[-1][0].lsn + requests[-1][0].request_count
     statements = [*producers.statements(partition, changes.producers), *consumers.statements(partition, changes.consumers, changes.requests),
-                  (SET_APPLIED, (folded, *partition))]
+                  (SET_APPLIED, (folded, changes.trim_offset, *partition))]
     cursor.execute("; ".join(text for text, _ in statements), [value for _, values in statements for value in values])
     return folded
 
@@ -68,6 +72,16 @@ def committed_offset(cursor: Any, partition: PartitionId, head: Head, consumer: 
 def state_of(row: Sequence[Any]) -> LogState:
     in_producers, in_consumers, in_requests = row
     return LogState(producers.from_rows(in_producers), consumers.consumers_from_rows(in_consumers), consumers.requests_from_rows(in_requests))
+
+
+def replace_state(cursor: Any, partition: PartitionId, state: LogState) -> None:
+    """Forget what is folded, and hold this state instead; not its trim offset, which is in the commit row."""
+    for table in ("consumer_offset", "consumer_request", "producer_state"):
+        cursor.execute(f"DELETE FROM {table} WHERE topic_id = %s AND partition = %s", partition)
+    statements = [*producers.statements(partition, state.producers), *consumers.statements(partition, state.consumers, state.requests)]
+    for at in range(0, len(statements), STATEMENTS_AT_ONCE):
+        some = statements[at:at + STATEMENTS_AT_ONCE]
+        cursor.execute("; ".join(text for text, _ in some), [value for _, values in some for value in values])
 
 
 def touched(requests: Sequence[Folding]) -> Wanted:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from db.replication.log import LogView
 from myqueue.errors import UnavailableError
 from myqueue.protocol.chain import GENESIS, EntryHead
-from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
@@ -35,7 +35,7 @@ class Head:
     voters: Mapping[int, str | None] = field(default_factory=dict)
     replication_factor: int = 1
     learners: Sequence[int] = ()
-    start_lsn: int = 0
+    start_lsn: int = 0  # what is stored begins here
     start_offset: int = 0
     start_epoch: int = 0
     start_chain: bytes = GENESIS
@@ -45,6 +45,22 @@ class Head:
     applied_lsn: int = 0
     seeding_until: int | None = None
     fault: str | None = None
+    trim_offset: int = 0  # as far as this replica has folded
+
+    @property
+    def earliest(self) -> int:
+        """The first offset that is served."""
+        return max(self.start_offset, self.trim_offset)
+
+    def begun_at(self, border: Border, epoch: int, chain: bytes) -> Head:
+        """The head of the log that begins at this border, behind an entry of this epoch and chain."""
+        return replace(self, start_lsn=border.lsn, start_offset=border.offset, start_epoch=epoch, start_chain=chain)
+
+    def begun_anew(self, start: LogEnd, state: LogState, applied_lsn: int) -> Head:
+        """The head of an empty log that begins and ends at ``start`` and waits for the entries up to ``applied_lsn``."""
+        begun = self.begun_at(Border(start.lsn, start.offset), start.epoch, start.chain)
+        return replace(begun, end=start, commit_lsn=start.lsn, commit_offset=start.offset, applied_lsn=start.lsn, trim_offset=state.trim_offset,
+                       seeding_until=applied_lsn if applied_lsn > start.lsn else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +79,10 @@ class Wanted:
     producers: frozenset[int] = frozenset()
     consumers: frozenset[str] = frozenset()
     requests: frozenset[tuple[str, str]] = frozenset()  # (consumer, request_id)
+    trim: bool = False  # the trim offset, what is not folded yet included
 
     def __bool__(self) -> bool:
-        return bool(self.producers or self.consumers or self.requests)
+        return bool(self.producers or self.consumers or self.requests or self.trim)
 
 
 NOTHING = Wanted()
@@ -94,11 +111,19 @@ class Slice:
 
     body: bytes  # ENTRIES_MAGIC alone where there was nothing
     record_count: int
-    start_offset: int
+    start_offset: int  # the first one that is served
     end_offset: int  # committed
     epoch: int
     fault: str | None = None  # why this log is not served: then the body is empty
     seeding: bool = False  # nor this one, yet
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A head, and everything that is folded at its applied position, as of one moment."""
+
+    head: Head
+    state: LogState
 
 
 class HeldLog(Protocol):
@@ -133,6 +158,16 @@ class HeldLog(Protocol):
     def raise_commit(self, lsn: int, offset: int) -> None:
         """Raise the commit position and fold nothing."""
 
+    def begin_anew(self, start: LogEnd, state: LogState, applied_lsn: int) -> None:
+        """Forget what is held here and begin at ``start``, the end of a log whose earlier entries are not to be had, with the state folded at
+        ``applied_lsn``, at or above it. Until the log reaches that, this replica is being seeded: it folds nothing and keeps the state as it is.
+
+        ``start`` is above what is committed here.
+        """
+
+    def end_seeding(self, offset: int) -> None:
+        """The log has reached the position of the state it was given, ``seeding_until``, where the next record has ``offset``: the fold goes on."""
+
     def set_learners(self, learners: Sequence[int]) -> None:
         """Who gets the log beside the voters."""
 
@@ -144,6 +179,15 @@ class HeldLog(Protocol):
 
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
         """Promise ``epoch`` and lead in it."""
+
+    def borders(self) -> Sequence[Border]:
+        """Where this log may begin, in order: behind its part of each segment that takes no more entries. Each is the end of a whole request."""
+
+    def begin_at(self, border: Border) -> None:
+        """Let the log begin at one of its borders, which is at or below what is folded; what lies below is not held any more.
+
+        The head remembers epoch and chain of the entry before. The disk is given back when no log begins in a segment any more.
+        """
 
     def record_at(self, offset: int) -> StoredRecord:
         """The record at an offset that is committed and not below the start."""
@@ -189,8 +233,17 @@ class LogStore(Protocol):
         The rows up to ``end`` are looked at, so that the caller bounds their number too.
         """
 
+    def snapshot(self, partition: PartitionId) -> Snapshot:
+        """Head and all folded state of one moment. Raises UnknownPartitionError."""
+
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         """The entry at ``lsn`` without its columns; None where it is not held."""
+
+    def may_begin_later(self) -> list[PartitionId]:
+        """The logs here that have a border to begin at, by what is trimmed and folded, as a look without their locks shows."""
+
+    def drop_segments(self) -> list[int]:
+        """Drop what no log begins in any more and nobody is reading; the segments dropped. What is busy is left for the next time."""
 
     def head(self, partition: PartitionId) -> Head:
         """The head without a lock. Raises UnknownPartitionError."""
@@ -199,7 +252,7 @@ class LogStore(Protocol):
         """Committed blocks from the one that holds ``offset`` on, at least one if there is one.
 
         ``bytes_max`` and ``records_max`` bound it as far as whole blocks allow; the first block may begin before ``offset``.
-        At or beyond the committed end, or below the start, the body is empty and the bounds say so.
+        At or beyond the committed end, or below the first offset that is served, the body is empty and the bounds say so.
 
         Raises:
             UnknownPartitionError: there is no such log here.

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from db.replication.log import MemoryLog
+from db.replication.log import MemoryLog, chain_before, epoch_before
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, elements, encode_block, pack_entry_head, records_of
 from myqueue.protocol.chain import RECORDS
-from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
-from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, Snapshot, StoredRecord, Wanted
 
 
 @dataclass
@@ -37,6 +37,7 @@ class _Held:
     state: LogState
     entries: list[LogEntry]
     changes: LogState = field(default_factory=LogState)
+    given: LogState | None = None  # the folded state is this one from now on
 
     def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
         for entry in entries:
@@ -61,6 +62,16 @@ class _Held:
     def raise_commit(self, lsn: int, offset: int) -> None:
         self.head = replace(self.head, commit_lsn=max(lsn, self.head.commit_lsn), commit_offset=max(offset, self.head.commit_offset))
 
+    def begin_anew(self, start: LogEnd, state: LogState, applied_lsn: int) -> None:
+        self.entries, self.given = [], state.copy()
+        self.head = self.head.begun_anew(start, state, applied_lsn)
+
+    def end_seeding(self, offset: int) -> None:
+        until = self.head.seeding_until
+        assert until is not None, "it is not being seeded"
+        self.raise_commit(until, offset)
+        self.head = replace(self.head, applied_lsn=until, seeding_until=None)
+
     def set_learners(self, learners: Sequence[int]) -> None:
         self.head = replace(self.head, learners=tuple(learners))
 
@@ -68,7 +79,8 @@ class _Held:
         self.head = replace(self.head, fault=text)
 
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
-        self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn)
+        self.head = replace(self.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn,
+                            trim_offset=max(self.head.trim_offset, changes.trim_offset))
         self.changes = changes
 
     def promise(self, epoch: int) -> None:
@@ -77,6 +89,14 @@ class _Held:
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
         self.head = replace(self.head, promised_epoch=epoch, leader_epoch=epoch, voters=dict(voters), replication_factor=replication_factor,
                             learners=tuple(learners))
+
+    def borders(self) -> list[Border]:
+        return [Border(*_after(entry)[:2]) for entry in self.entries if entry.request_index == entry.request_count - 1]
+
+    def begin_at(self, border: Border) -> None:
+        epoch, chain = epoch_before(self.log, border.lsn), chain_before(self.log, border.lsn)
+        self.entries = self.entries[border.lsn - self.head.start_lsn:]
+        self.head = self.head.begun_at(border, epoch, chain)
 
     def record_at(self, offset: int) -> StoredRecord:
         entry = next(entry for entry in self.entries if entry.head.kind == RECORDS and _holds(entry, offset))
@@ -121,8 +141,10 @@ class MemoryLogStore:
             held = _Held(log.head, _part(_above_applied(log), wanted), log.entries)
             yield held
             log.head, log.entries = held.head, held.entries
+            log.folded = log.folded if held.given is None else held.given
             for of_log, changed in zip(_maps(log.folded), _maps(held.changes), strict=True):
                 of_log.update(changed)
+            log.folded.trim_offset = log.head.trim_offset
         finally:
             log.lock.release()
 
@@ -140,7 +162,7 @@ class MemoryLogStore:
             tail.pop()
         if head.seeding_until is None and tail:
             log.folded = _fold(log.folded.copy(), tail)
-            log.head = replace(head, applied_lsn=tail[-1].head.lsn + 1)
+            log.head = replace(head, applied_lsn=tail[-1].head.lsn + 1, trim_offset=log.folded.trim_offset)
         return log.head.applied_lsn < head.commit_lsn and head.seeding_until is None
 
     def entries(self, partition: PartitionId, first: int, end: int, *, bytes_max: int) -> list[LogEntry]:
@@ -153,8 +175,18 @@ class MemoryLogStore:
                 found.append(entry)
         return found
 
+    def snapshot(self, partition: PartitionId) -> Snapshot:
+        log = self._log(partition)
+        return Snapshot(log.head, log.folded.copy())
+
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         return next((EntryMark(entry.head, entry.chain) for entry in self._log(partition).entries if entry.head.lsn == lsn), None)
+
+    def may_begin_later(self) -> list[PartitionId]:
+        return sorted(partition for partition, log in self._logs.items() if log.head.trim_offset > log.head.start_offset)
+
+    def drop_segments(self) -> list[int]:
+        return []
 
     def head(self, partition: PartitionId) -> Head:
         return self._log(partition).head
@@ -162,7 +194,7 @@ class MemoryLogStore:
     def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
         log, body, records, until = self._log(partition), [ENTRIES_MAGIC], 0, offset + records_max
         fault, seeding = log.head.fault, log.head.seeding_until is not None
-        if log.head.start_offset <= offset and fault is None and not seeding:
+        if log.head.earliest <= offset and fault is None and not seeding:
             for entry in log.committed_blocks():
                 if entry.head.base_offset + entry.head.record_count <= offset or (records and entry.head.base_offset >= until):
                     continue
@@ -171,7 +203,7 @@ class MemoryLogStore:
                     break
                 body += (pack_entry_head(entry.head.base_offset, entry.head.append_time, entry.epoch), block)
                 records += entry.head.record_count
-        return Slice(b"".join(body), records, log.head.start_offset, log.head.commit_offset, log.head.promised_epoch, fault, seeding)
+        return Slice(b"".join(body), records, log.head.earliest, log.head.commit_offset, log.head.promised_epoch, fault, seeding)
 
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         log = self._log(partition)
@@ -225,7 +257,8 @@ def _after(entry: LogEntry) -> LogEnd:
 
 def _part(state: LogState, wanted: Wanted) -> LogState:
     return LogState(*({key: of[key] for key in keys if key in of}
-                      for of, keys in zip(_maps(state), (wanted.producers, wanted.consumers, wanted.requests), strict=True)))
+                      for of, keys in zip(_maps(state), (wanted.producers, wanted.consumers, wanted.requests), strict=True)),
+                    trim_offset=state.trim_offset)
 
 
 def _block(entry: LogEntry) -> Block:

@@ -36,14 +36,15 @@ from myqueue.errors import (
     UnknownPartitionError,
 )
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, ENTRIES_MAGIC, decode_headers
-from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
 from . import consumers, folding, producers, segments
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
 from .folding import FROM_HEAD, WHERE_PARTITION
-from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, Snapshot, StoredRecord, Wanted
+from .replication.log import chain_before, epoch_before
 from .sql_log import SqlLogView, find_mark
 
 _log = logging.getLogger(__name__)
@@ -56,8 +57,8 @@ _SIZE = " + ".join(f'coalesce(pg_column_size("{name}"), 0)' for name in ("keys",
 
 HEAD = """p.promised_epoch, p.leader_epoch, p.voters, p.replication_factor, p.learners, p.start_lsn, p.start_offset, p.start_epoch, p.start_chain,
           p.end_lsn, p.end_offset, p.end_epoch, p.end_chain, p.last_append_time,
-          c.commit_lsn, c.commit_offset, c.applied_lsn, p.seeding_until, p.fault"""
-HEAD_COLUMNS = 19
+          c.commit_lsn, c.commit_offset, c.applied_lsn, p.seeding_until, p.fault, c.trim_offset"""
+HEAD_COLUMNS = 20
 # The second SELECT has a snapshot taken after the lock was gained: it sees what the previous holder committed.
 LOCK = f"""BEGIN; SET LOCAL lock_timeout = %(lock_timeout_ms)s;
 SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE;
@@ -81,7 +82,18 @@ SET_FAULT = "UPDATE partition_state SET fault = %s WHERE topic_id = %s AND parti
 ENTRIES = f"""COPY (SELECT {_NAMES} FROM (SELECT *, sum({_SIZE} + 200) OVER (ORDER BY lsn) AS total FROM log_entry
     WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s) e
     WHERE total <= %s OR lsn = %s ORDER BY lsn) TO STDOUT (FORMAT binary)"""
-SET_COMMIT = "UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s WHERE topic_id = %s AND partition = %s"
+SET_COMMIT = """UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s, trim_offset = greatest(trim_offset, %s)
+                WHERE topic_id = %s AND partition = %s"""
+SET_START = """UPDATE partition_state SET start_lsn = %s, start_offset = %s, start_epoch = %s, start_chain = %s
+               WHERE topic_id = %s AND partition = %s"""
+# A fold that is under way has ended, and the next one sees that this replica is being seeded.
+LOCK_COMMIT = "SELECT 1 FROM partition_commit WHERE topic_id = %s AND partition = %s FOR UPDATE"
+BEGIN_ANEW = """UPDATE partition_state SET start_lsn = %s, start_offset = %s, start_epoch = %s, start_chain = %s, end_lsn = %s, end_offset = %s,
+                end_epoch = %s, end_chain = %s, last_append_time = %s, seeding_until = %s, segment_id = NULL WHERE topic_id = %s AND partition = %s"""
+BEGIN_COMMIT = """UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s, trim_offset = %s
+                  WHERE topic_id = %s AND partition = %s"""
+END_SEEDING = "UPDATE partition_state SET seeding_until = NULL WHERE topic_id = %s AND partition = %s"
+SET_APPLIED = "UPDATE partition_commit SET applied_lsn = %s WHERE topic_id = %s AND partition = %s"
 SET_PROMISE = "UPDATE partition_state SET promised_epoch = %s WHERE topic_id = %s AND partition = %s"
 SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s, learners = %s
                 WHERE topic_id = %s AND partition = %s"""
@@ -116,6 +128,7 @@ class _Held:
         self.head = _head(row)
         self._segment, self._open_segment = row[HEAD_COLUMNS:HEAD_COLUMNS + 2]
         self.state = folding.state_of(row[HEAD_COLUMNS + 2:])
+        self.state.trim_offset = self.head.trim_offset
         self._statements: list[tuple[str, tuple[Any, ...]]] = []
         if self.head.applied_lsn < self.head.end.lsn and in_state:
             self._fold_above_applied()
@@ -142,7 +155,7 @@ class _Held:
         self._statements.append((SET_END, (end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment, *self._partition)))
 
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
-        self._statements.append((SET_COMMIT, (lsn, offset, lsn, *self._partition)))
+        self._statements.append((SET_COMMIT, (lsn, offset, lsn, changes.trim_offset, *self._partition)))
         self._statements += producers.statements(self._partition, changes.producers)
         self._statements += consumers.statements(self._partition, changes.consumers, changes.requests)
 
@@ -175,6 +188,23 @@ class _Held:
     def raise_commit(self, lsn: int, offset: int) -> None:
         self._statements.append((RAISE_COMMIT, (lsn, offset, *self._partition)))
 
+    def begin_anew(self, start: LogEnd, state: LogState, applied_lsn: int) -> None:
+        # What is committed below the start lies there unseen until its segments go: to delete it row by row may take longer than a transaction may.
+        self._cursor.execute(LOCK_COMMIT, self._partition)
+        self._cursor.execute(TRUNCATE, (*self._partition, min(self.head.commit_lsn, start.lsn)))
+        self._cursor.execute(TRUNCATE_STARTS, (*self._partition, 0))
+        folding.replace_state(self._cursor, self._partition, state)
+        self.head = self.head.begun_anew(start, state, applied_lsn)
+        self._segment = None
+        self._statements += [(BEGIN_ANEW, (*start[:4], *start, self.head.seeding_until, *self._partition)),
+                             (BEGIN_COMMIT, (*start[:2], start.lsn, state.trim_offset, *self._partition))]
+
+    def end_seeding(self, offset: int) -> None:
+        until = self.head.seeding_until
+        assert until is not None, "it is not being seeded"
+        self.raise_commit(until, offset)
+        self._statements += [(SET_APPLIED, (until, *self._partition)), (END_SEEDING, self._partition)]
+
     def set_learners(self, learners: Sequence[int]) -> None:
         self._statements.append((SET_LEARNERS, (list(learners), *self._partition)))
 
@@ -186,6 +216,16 @@ class _Held:
 
     def lead(self, epoch: int, voters: Mapping[int, str | None], replication_factor: int, learners: Sequence[int] = ()) -> None:
         self._statements.append((SET_LEADER, (epoch, epoch, json.dumps(dict(voters)), replication_factor, list(learners), *self._partition)))
+
+    def borders(self) -> list[Border]:
+        end = self.head.end
+        self._cursor.execute(segments.BORDERS, self._partition)
+        return [Border(end.lsn, end.offset) if lsn is None else Border(lsn, offset) for lsn, offset in self._cursor.fetchall()]
+
+    def begin_at(self, border: Border) -> None:
+        epoch, chain = epoch_before(self.log, border.lsn), chain_before(self.log, border.lsn)
+        self._statements += [(SET_START, (*border, epoch, chain, *self._partition)), (segments.FORGET_STARTS, (*self._partition, border.lsn))]
+        self.head = self.head.begun_at(border, epoch, chain)
 
     def record_at(self, offset: int) -> StoredRecord:
         parameters = {"topic_id": self._partition.topic_id, "partition": self._partition.partition, "offset": offset}
@@ -248,6 +288,17 @@ class PostgresLogStore:
         except psycopg2.Error as error:
             raise _ours(error) from error
         return gone
+
+    def may_begin_later(self) -> list[PartitionId]:
+        with self._reading() as cursor:
+            cursor.execute(segments.MAY_BEGIN_LATER)
+            return sorted(PartitionId(*row) for row in cursor.fetchall())
+
+    def drop_segments(self) -> list[int]:
+        try:
+            return segments.drop_abandoned(self._plain_transaction)
+        except psycopg2.Error as error:
+            raise _ours(error) from error
 
     def drop_partition(self, partition: PartitionId) -> None:
         with self.transaction() as cursor:
@@ -332,6 +383,14 @@ class PostgresLogStore:
             cursor.copy_expert(cursor.mogrify(ENTRIES, (*partition, first, end, bytes_max, first)), rows, COPY_CHUNK_BYTES)
         return decode_rows(rows.getbuffer())
 
+    def snapshot(self, partition: PartitionId) -> Snapshot:
+        with self._reading() as cursor:  # one statement: one moment
+            cursor.execute(f"SELECT {HEAD}, {folding.ALL_STATE} {FROM_HEAD} {WHERE_PARTITION}", folding.parameters(partition))
+            row = _found(cursor.fetchone(), partition)
+        head, state = _head(row), folding.state_of(row[HEAD_COLUMNS:])
+        state.trim_offset = head.trim_offset
+        return Snapshot(head, state)
+
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         with self._reading() as cursor:
             return find_mark(cursor, partition, lsn)
@@ -344,8 +403,8 @@ class PostgresLogStore:
     def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
         parameters = folding.parameters(partition) | {"offset": offset, "bytes_max": bytes_max, "records_max": min(records_max, READ_RECORDS_MAX)}
         with self._reading() as cursor:
-            cursor.execute(f"""SELECT p.start_offset, c.commit_offset, p.promised_epoch, p.fault, p.seeding_until, {SEGMENT_OF}
-                               {FROM_HEAD} {WHERE_PARTITION}""", parameters)
+            cursor.execute(f"""SELECT greatest(p.start_offset, c.trim_offset), c.commit_offset, p.promised_epoch, p.fault, p.seeding_until,
+                               {SEGMENT_OF} {FROM_HEAD} {WHERE_PARTITION}""", parameters)
             start, end, epoch, fault, seeding_until, segment_id = _found(cursor.fetchone(), partition)
             serves_nothing = fault is not None or seeding_until is not None
             if serves_nothing or not start <= offset < end or segment_id is None:
@@ -458,7 +517,8 @@ def _found(row: Sequence[Any] | None, partition: PartitionId) -> Sequence[Any]:
 def _head(row: Sequence[Any]) -> Head:
     (promised, leader, voters, factor, learners, start_lsn, start_offset, start_epoch, start_chain,
      end_lsn, end_offset, end_epoch, end_chain, append_time,
-     commit_lsn, commit_offset, applied_lsn, seeding_until, fault) = row[:HEAD_COLUMNS]
+     commit_lsn, commit_offset, applied_lsn, seeding_until, fault, trim_offset) = row[:HEAD_COLUMNS]
     return Head(promised, leader, {int(broker): disk for broker, disk in voters.items()}, factor, tuple(learners), start_lsn, start_offset,
                 start_epoch, bytes(start_chain),
-                LogEnd(end_lsn, end_offset, end_epoch, bytes(end_chain), append_time), commit_lsn, commit_offset, applied_lsn, seeding_until, fault)
+                LogEnd(end_lsn, end_offset, end_epoch, bytes(end_chain), append_time), commit_lsn, commit_offset, applied_lsn, seeding_until, fault,
+                trim_offset)

@@ -9,9 +9,10 @@ from typing import Any
 from myqueue.protocol.fold import ProducerState, StoredRequest
 from myqueue.protocol.types import PartitionId
 
-# A scalar subquery over the head row p, for the producers named in the parameter.
-SELECT = """(SELECT jsonb_agg(jsonb_build_array(producer_id, producer_epoch, last_seq, recent, append_time)) FROM producer_state
-             WHERE topic_id = p.topic_id AND partition = p.partition AND producer_id = ANY (%(producers)s))"""
+# A scalar subquery over the head row p: for the producers named in the parameter, or for all.
+_SELECT = """(SELECT jsonb_agg(jsonb_build_array(producer_id, producer_epoch, last_seq, recent, append_time)) FROM producer_state
+             WHERE topic_id = p.topic_id AND partition = p.partition{wanted})"""
+SELECT, SELECT_ALL = _SELECT.format(wanted=" AND producer_id = ANY (%(producers)s)"), _SELECT.format(wanted="")
 UPSERT = """INSERT INTO producer_state (topic_id, partition, producer_id, producer_epoch, last_seq, recent, append_time)
             VALUES (%s, %s, %s, %s, %s, %s, %s)
             ON CONFLICT (topic_id, partition, producer_id) DO UPDATE SET producer_epoch = excluded.producer_epoch,

@@ -27,6 +27,23 @@ OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, coalesce(pg_relation_size(c.
                           EXISTS (SELECT 1 FROM segment n WHERE n.topic_id = s.topic_id AND n.state = 'spare')
                    FROM segment s JOIN pg_class c ON c.oid = to_regclass('log_segment_' || s.segment_id) WHERE s.state = 'open'"""
 
+# A log's part of a segment ends where its part of the next one begins.
+BORDERS = """SELECT next_lsn, next_offset FROM (
+                 SELECT segment_id, lead(first_lsn) OVER w AS next_lsn, lead(first_offset) OVER w AS next_offset
+                 FROM segment_start WHERE topic_id = %s AND partition = %s WINDOW w AS (ORDER BY segment_id)) s
+             JOIN segment g USING (segment_id) WHERE g.state = 'sealed' ORDER BY segment_id"""
+MAY_BEGIN_LATER = """SELECT DISTINCT p.topic_id, p.partition FROM partition_commit c
+                     JOIN partition_state p USING (topic_id, partition)
+                     JOIN (SELECT topic_id, partition, segment_id, lead(first_lsn) OVER w AS next_lsn, lead(first_offset) OVER w AS next_offset
+                           FROM segment_start WHERE (topic_id, partition) IN (SELECT topic_id, partition FROM partition_commit WHERE trim_offset > 0)
+                           WINDOW w AS (PARTITION BY topic_id, partition ORDER BY segment_id)) s USING (topic_id, partition)
+                     JOIN segment g ON g.segment_id = s.segment_id
+                     WHERE c.trim_offset > 0 AND g.state = 'sealed' AND coalesce(s.next_offset, p.end_offset) <= c.trim_offset
+                       AND coalesce(s.next_lsn, p.end_lsn) <= c.applied_lsn"""
+FORGET_STARTS = "DELETE FROM segment_start WHERE topic_id = %s AND partition = %s AND first_lsn < %s"
+ABANDONED = """SELECT g.segment_id FROM segment g WHERE g.state = 'sealed'
+               AND NOT EXISTS (SELECT 1 FROM segment_start s WHERE s.segment_id = g.segment_id) ORDER BY g.segment_id"""
+
 Transaction = Callable[[], AbstractContextManager[Any]]  # yields a cursor; commits where the block ends well
 
 
@@ -131,6 +148,31 @@ def drop_all(transaction: Transaction, topic_id: int) -> None:
         segments = [row[0] for row in cursor.fetchall()]
     for segment_id in segments:
         _drop(transaction, segment_id)
+
+
+def drop_abandoned(transaction: Transaction) -> list[int]:
+    """Drop the sealed segments that no log begins in; which. One that is being read or written is left for the next time."""
+    with transaction() as cursor:
+        cursor.execute(ABANDONED)
+        segments = [row[0] for row in cursor.fetchall()]
+    return [segment_id for segment_id in segments if _drop_abandoned(transaction, segment_id)]
+
+
+def _drop_abandoned(transaction: Transaction, segment_id: int) -> bool:
+    try:
+        with transaction() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = {DROP_LOCK_TIMEOUT_MS}; LOCK TABLE {table_name(segment_id)} IN ACCESS EXCLUSIVE MODE")
+            # Whoever was writing to it, because it was open a moment ago, has committed now, and is seen.
+            cursor.execute("SELECT 1 FROM segment_start WHERE segment_id = %s LIMIT 1", (segment_id,))
+            if cursor.fetchone() is not None:
+                return False
+            cursor.execute(f"DROP TABLE {table_name(segment_id)}")
+            cursor.execute("DELETE FROM segment WHERE segment_id = %s", (segment_id,))
+    except psycopg2.errors.LockNotAvailable:
+        return False
+    except psycopg2.errors.UndefinedTable:
+        return False  # another process was quicker
+    return True
 
 
 def _drop(transaction: Transaction, segment_id: int) -> None:

@@ -109,11 +109,9 @@ class InMemoryTransport:
         return self._partitions[TopicPartition(topic, partition)].offsets.get(consumer_id)
 
     def trim(self, topic: str, partition: int, start: int) -> None:
-        """Drop what is below an offset, as retention would."""
+        """Drop what is below an offset, as ``POST …/trim`` does. Raises OffsetOutOfRangeError above the end."""
         with self._changed:
-            held = self._partitions[TopicPartition(topic, partition)]
-            held.entries = [entry for entry in held.entries if entry[0] + entry[2].count > start]
-            held.start = start
+            self._trim_call(self._partitions[TopicPartition(topic, partition)], {"before_offset": start})
 
     def wake(self) -> None:
         """End every long poll under way."""
@@ -170,7 +168,7 @@ class InMemoryTransport:
         pass
 
     def _answer(self, method: str, path: str, base: str, params: Mapping[str, Any], headers: Mapping[str, str], body: bytes | None) -> Response:
-        at = re.fullmatch(r"/v1/topics/([^/]+)/partitions/(\d+)(?:/(records|offsets)(?:/(\d+))?)?", path)
+        at = re.fullmatch(r"/v1/topics/([^/]+)/partitions/(\d+)(?:/(records|offsets|trim)(?:/(\d+))?)?", path)
         if at is None:
             with self._changed:
                 return _json(self._cluster_call(method, path, params, json.loads(body or b"{}")))
@@ -180,6 +178,8 @@ class InMemoryTransport:
                           "end_offset": held.end, "epoch": held.info.epoch, "leader": True})
         if at[3] == "offsets":
             return _json(self._offsets_call(held, method, int(at[4]), json.loads(body or b"{}")))
+        if at[3] == "trim":
+            return _json(self._trim_call(held, json.loads(body or b"{}")))
         if method == "GET":
             return self._read(held, params)
         return self._append(held, headers, body or b"")
@@ -312,6 +312,15 @@ class InMemoryTransport:
             out.append(entry)
             size += len(entry)
         return b"".join(out)
+
+    def _trim_call(self, held: _Partition, body: dict[str, Any]) -> dict[str, Any]:
+        before = parse_integer(body.get("before_offset"), name="before_offset", minimum=0)
+        with self._changed:
+            if before > held.end:
+                raise OffsetOutOfRangeError(f"the log has offsets {held.start} to {held.end}", earliest=held.start, latest=held.end)
+            held.start = max(held.start, before)
+            held.entries = [entry for entry in held.entries if entry[0] + entry[2].count > held.start]
+            return {"topic": held.info.topic, "partition": held.info.partition, "start_offset": held.start}
 
     def _offsets_call(self, held: _Partition, method: str, consumer_id: int, body: dict[str, Any]) -> dict[str, Any]:
         with self._changed:

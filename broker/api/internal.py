@@ -8,7 +8,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from broker.core import appends
+from broker.core import appends, seeds
 from broker.core.replica import Appointment
 from broker.follower import Follower
 from broker.service import BrokerService
@@ -51,6 +51,10 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
     @face.post(routes.I_APPEND)
     def take_appends() -> Response:
         return jsonify({"replies": [_reply(reply) for reply in follower.take(appends.decode(request.get_data(cache=False)))]})
+
+    @face.post(routes.I_SEED)
+    def take_seed() -> Response:
+        return jsonify({"replies": [_reply(follower.take_seed(seeds.decode(request.get_data(cache=False))))]})
 
     @face.post(routes.I_DROP)
     def drop() -> Response:

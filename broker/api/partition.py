@@ -142,7 +142,7 @@ def _needed(arguments: dict[str, Any], name: str) -> Any:
 
 def _listed(one: HeldPartition) -> dict[str, Any]:
     return {"topic": one.topic, "topic_id": one.id.topic_id, "partition_id": one.id.partition, "is_leader": is_leading(one.head),
-            "epoch": one.head.promised_epoch, "start_offset": one.head.start_offset, "end_offset": one.head.commit_offset}
+            "epoch": one.head.promised_epoch, "start_offset": one.head.earliest, "end_offset": one.head.commit_offset}
 
 
 def failure(error: MyQueueError) -> Response:

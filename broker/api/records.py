@@ -77,12 +77,21 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
         done = on(topic, partition, lambda found: service.commit_offset(found, consumer, wanted))
         return jsonify({"consumer_id": int(consumer_id), "offset": done})
 
+    @face.post(rule(routes.TRIM))
+    def trim(topic: str, partition: str) -> Response:
+        body = bodies.json_object(request)
+        if set(body) != {"before_offset"}:
+            raise BadRequestError('the body must be {"before_offset": number}')
+        before = parse_integer(body["before_offset"], name="before_offset", minimum=0)
+        start = on(topic, partition, lambda found: service.trim(found, before))
+        return jsonify({"topic": topic, "partition": int(partition), "start_offset": start})
+
     return face
 
 
 def _described(topic: str, found: PartitionId, service: BrokerService) -> dict[str, Any]:
     head = service.head(found)
-    return {"topic": topic, "partition": found.partition, "topic_id": found.topic_id, "start_offset": head.start_offset,
+    return {"topic": topic, "partition": found.partition, "topic_id": found.topic_id, "start_offset": head.earliest,
             "end_offset": head.commit_offset, "epoch": head.promised_epoch, "leader": is_leading(head)}
 
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from myqueue.errors import MyQueueError
-from myqueue.protocol.entry import LogEnd, LogEntry, offset_entry
+from myqueue.protocol.entry import LogEnd, LogEntry, offset_entry, trim_entry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
 from .append import AppendRequest, AppendResult, plan_append
-from .offsets import CommitRequest, DequeueRequest, LogRange, plan_commit, plan_dequeue
+from .offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest, plan_commit, plan_dequeue, plan_trim
 
-Request = AppendRequest | CommitRequest | DequeueRequest
+Request = AppendRequest | CommitRequest | DequeueRequest | TrimRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The answer to a commit (the offset set) or a dequeue (the offset handed out; None: nothing left)."""
+    """The answer to a commit (the offset set), a trim (the first one served) or a dequeue (the offset handed out; None: nothing left)."""
 
     offset: int | None
 
@@ -43,7 +43,7 @@ def plan_group(partition: PartitionId, end: LogEnd, state: LogState, readable: L
     Args:
         end: where the log ends.
         state: what is folded and what lies above, for the producers and consumers of these requests.
-        readable: what is committed; only that is handed out.
+        readable: what is stored and committed; only that is handed out, and nothing of it that the state says is trimmed.
         epoch: of this leadership.
     """
     after, entries = state.copy(), []
@@ -68,14 +68,17 @@ def _plan_one(partition: PartitionId, end: LogEnd, state: LogState, readable: Lo
         producer = None if request.sequence is None else state.producers.get(request.sequence.producer_id)
         append = plan_append(partition, end, producer, request, epoch=epoch, now_us=now_us)
         return append.result, append.entries, append.end
-    now_us = max(now_us, end.append_time)
+    now_us, readable = max(now_us, end.append_time), replace(readable, start=max(readable.start, state.trim_offset))
     if isinstance(request, DequeueRequest):
         plan = plan_dequeue(state, request, readable, now_us=now_us)
+    elif isinstance(request, TrimRequest):
+        plan = plan_trim(request, readable)
     else:
         plan = plan_commit(state, request, readable)
     if plan.body is None:
         return Handed(plan.offset), (), end
-    return Handed(plan.offset), *offset_entry(partition, end, epoch=epoch, append_time=now_us, body=plan.body)
+    entry = trim_entry if isinstance(request, TrimRequest) else offset_entry
+    return Handed(plan.offset), *entry(partition, end, epoch=epoch, append_time=now_us, body=plan.body)
 
 
 def in_sequence_order(requests: Sequence[Request]) -> list[int]:

@@ -24,6 +24,7 @@ from db.replication import (
     plan_send,
 )
 
+KEPT_ENTRIES_MAX = 1_000_000  # what a follower lacks is kept for it, unless it lacks more
 LEASE_SECONDS = 2.0  # for so long after a majority answered, a new entry may hope for one
 
 
@@ -55,6 +56,7 @@ class Leading:
         self.commit, self.began = commit, began
         self.rounds = 0
         self.heard: dict[int, Heard] = {}
+        self.answered: dict[int, float] = {}  # by follower: when what it answered last was asked, a refusal or not
         self.progress: dict[int, Progress] = {}
         self._first_guess = end
         self.set_learners(learners)
@@ -88,6 +90,7 @@ class Leading:
         """Take in a follower's answer; whether the commit position rose. One of another epoch changes nothing."""
         if source not in self.progress or reply.epoch != self.epoch:
             return False
+        self.answered[source] = asked_at
         before = self.heard.get(source)
         if reply.matched is not None and reply.counts and (before is None or reply.round > before.round):
             self.heard[source] = Heard(reply.round, asked_at, reply.disk_id)
@@ -103,6 +106,26 @@ class Leading:
         self.commit = commit
         self.began = self.began or commit >= self._first_guess
         return True
+
+    def is_committed(self, position: int) -> None:
+        """Everything below ``position`` is, whoever found out."""
+        if position > self.commit:
+            self.commit = position
+            self.began = self.began or position >= self._first_guess
+
+    def kept_from(self, *, heard_after: float, since: float, end: int) -> int:
+        """From which position on entries are kept for followers; ``end`` where they lack nothing.
+
+        One that was silent for long, or lacks very much, holds nothing up: it is given a start and the state there when it comes.
+
+        Args:
+            heard_after: who has not answered anything asked after this time holds nothing up.
+            since: when this leadership began here; nobody can have been heard before.
+            end: of the log.
+        """
+        alive = [progress for broker, progress in self.progress.items()
+                 if self.answered.get(broker, since) >= heard_after and not progress.disk_lost]
+        return min((progress.matched for progress in alive if end - progress.matched <= KEPT_ENTRIES_MAX), default=end)
 
     def confirmed(self, rounds: int) -> bool:
         """Whether a majority has answered a round begun after so many: nobody else led when that began."""

@@ -1,4 +1,4 @@
-"""Consumer offsets: commits, and the dequeue that reads a message and moves the offset in one step.
+"""Consumer offsets: commits, and the dequeue that reads a message and moves the offset in one step. And trims.
 
 What must never happen: two dequeues of one consumer get the same message, one message is passed over, an offset beyond
 what is committed, an offset of an older generation.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from myqueue.errors import ConflictError, OffsetOutOfRangeError
-from myqueue.protocol.fold import REQUEST_TTL_US, LogState, OffsetCommit
+from myqueue.protocol.fold import REQUEST_TTL_US, LogState, OffsetCommit, Trim
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,13 @@ class DequeueRequest:
     consumer: str
     request_id: str | None = None
     known_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TrimRequest:
+    """Serve nothing below ``before_offset`` any more, for anybody."""
+
+    before_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,11 @@ def plan_commit(state: LogState, request: CommitRequest, readable: LogRange) -> 
 
 
 def plan_dequeue(state: LogState, request: DequeueRequest, readable: LogRange, *, now_us: int) -> OffsetPlan:
-    """Raises OffsetOutOfRangeError where the consumer's next message was dropped: nobody is moved without being asked."""
+    """The consumer's next message; one whose next message was trimmed goes on at the first that is left.
+
+    Raises:
+        OffsetOutOfRangeError: the message that this request id got before is gone.
+    """
     if request.request_id is not None:
         before = state.requests.get((request.consumer, request.request_id))
         if before is not None and before.append_time > now_us - REQUEST_TTL_US:
@@ -79,14 +90,25 @@ def plan_dequeue(state: LogState, request: DequeueRequest, readable: LogRange, *
             return OffsetPlan(before.message_offset, None)
     if request.known_only:
         return OffsetPlan(None, None)
-    offset = next_offset(state, request.consumer, readable)
-    if offset < readable.start:
-        raise out_of_range(offset, readable)
+    offset = max(readable.start, next_offset(state, request.consumer, readable))
     if offset >= readable.end:
         return OffsetPlan(None, None)
     known = state.consumers.get(request.consumer)
     commit = OffsetCommit(request.consumer, offset + 1, 0 if known is None else known.generation, offset, request.request_id)
     return OffsetPlan(offset, commit.to_body())
+
+
+def plan_trim(request: TrimRequest, readable: LogRange) -> OffsetPlan:
+    """The first offset that is served afterwards; nothing is written where that is so already.
+
+    Raises:
+        OffsetOutOfRangeError: above the committed end.
+    """
+    if request.before_offset > readable.end:
+        raise out_of_range(request.before_offset, readable)
+    if request.before_offset <= readable.start:
+        return OffsetPlan(readable.start, None)
+    return OffsetPlan(request.before_offset, Trim(request.before_offset).to_body())
 
 
 def out_of_range(offset: int, readable: LogRange) -> OffsetOutOfRangeError:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from db.replication.append import ReplicaState
 from db.replication.log import LogView, holds_border
+from myqueue.errors import LogFaultError
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +25,22 @@ def accepts_start(log: LogView, offered: OfferedStart) -> bool:
     behind it that was acknowledged; replacing it would lose that. An old offer that comes late changes nothing.
     """
     return offered.position > log.start and not holds_border(log, offered.position, offered.epoch)
+
+
+def takes_start(replica: ReplicaState, log: LogView, offered: OfferedStart, *, epoch: int) -> bool:
+    """Whether a replica begins anew at a start that was offered in ``epoch``. The answer to an append at that border says the rest.
+
+    Raises:
+        LogFaultError: another leader in an epoch that is led here, or the start lies in what is committed here and is not the same.
+            Nothing may be written but the fault.
+    """
+    if epoch < replica.promised_epoch:
+        return False
+    if replica.leading and epoch == replica.promised_epoch:
+        raise LogFaultError(f"two leaders in epoch {epoch}")
+    if not accepts_start(log, offered):
+        return False
+    if offered.position <= replica.commit:
+        raise LogFaultError(f"a start at {offered.position} of epoch {offered.epoch} is offered in epoch {epoch}, and what is committed here "
+                            f"up to {replica.commit} differs")
+    return True

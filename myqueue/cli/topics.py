@@ -1,4 +1,4 @@
-"""``myqueue topics``: list, create, describe, recover."""
+"""``myqueue topics``: list, create, describe, trim, recover."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTITION_COLUMNS = ("partition", "leader", "replicas", "epoch", "status", "star
 
 def add_parser(groups: Any) -> None:
     """A command for each thing one does with topics."""
-    text = "list, create, describe and recover topics"
+    text = "list, create, describe, trim and recover topics"
     parser = groups.add_parser("topics", help=text, description=text)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
@@ -38,6 +38,11 @@ def add_parser(groups: Any) -> None:
     create.add_argument("--if-not-exists", action="store_true", help="succeed where the topic is there already")
     describe = command("describe", _describe, "show a topic's partitions with leaders and offsets")
     describe.add_argument("topic", metavar="TOPIC")
+    trim = command("trim", _trim, "drop a partition's messages below an offset, for all consumers and for good", json=False)
+    trim.add_argument("topic", metavar="TOPIC")
+    trim.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
+    trim.add_argument("--before", type=number(0), required=True, metavar="OFFSET",
+                      help="the first offset to keep, at most the end (topics describe shows both); the disk is given back later")
     recover = command("recover", _recover, "show what is left of partitions without a majority of their replicas; let them go on without the rest")
     recover.add_argument("topic", metavar="TOPIC")
     recover.add_argument("--partition", type=number(0), action="append", metavar="N", help="only this one; may be repeated")
@@ -52,6 +57,13 @@ def _recover(arguments: argparse.Namespace) -> int:
     if rows and not arguments.accept_loss:
         print("nothing was changed: bring the brokers back, or say --accept-loss", file=sys.stderr)
         return 1
+    return 0
+
+
+def _trim(arguments: argparse.Namespace) -> int:
+    with admin(arguments) as client:
+        start = client.trim(existing(client, arguments.topic), arguments.partition, arguments.before)
+    print(f"partition {arguments.partition} of topic {arguments.topic} begins at offset {start}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -142,6 +143,21 @@ class AdminClient:
         """Each partition's earliest offset and committed end, as its leader knows them. Raises UnknownTopicError."""
         return {partition: self._offsets(partition) for partition in self._partitions(topic)}
 
+    def trim(self, topic: str, partition: int, before_offset: int) -> int:
+        """Drop a partition's messages below an offset, for all consumers and for good; the first offset that is left.
+
+        Again is a success. The disk is given back later.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError: nothing was done.
+            OffsetOutOfRangeError: the offset lies above the end, which it names. Nothing was done.
+            OutcomeUnknownError: nobody knows whether it was done; do it again.
+        """
+        place = TopicPartition(check_topic_name(topic), partition)
+        path, body = routes.TRIM.format(topic=topic, partition=partition), json.dumps({"before_offset": before_offset}).encode()
+        self._partitions(topic)
+        return int(self._persistent_call(place, "POST", path, headers={"Content-Type": "application/json"}, body=body)["start_offset"])
+
     def lag(self, topic: str, consumer_id: int) -> list[PartitionLag]:
         """How far a consumer is, by partition; where it has committed nothing it stands at the earliest offset. Raises UnknownTopicError."""
         return [self._lag(partition, consumer_id) for partition in self._partitions(topic)]
@@ -164,20 +180,21 @@ class AdminClient:
         return [partition for partition in sorted(snapshot.partitions) if partition.topic == topic]
 
     def _offsets(self, partition: TopicPartition) -> OffsetRange:
-        body = self._partition_get(partition, routes.PARTITION.format(topic=partition.topic, partition=partition.partition))
+        body = self._persistent_call(partition, "GET", routes.PARTITION.format(topic=partition.topic, partition=partition.partition))
         return OffsetRange(body["start_offset"], body["end_offset"])
 
     def _lag(self, partition: TopicPartition, consumer_id: int) -> PartitionLag:
         ends = self._offsets(partition)
         path = routes.OFFSETS.format(topic=partition.topic, partition=partition.partition, consumer_id=consumer_id)
-        offset = self._partition_get(partition, path)["offset"]
+        offset = self._persistent_call(partition, "GET", path)["offset"]
         return PartitionLag(*partition, ends.start if offset is None else offset, ends.start, ends.end)
 
-    def _partition_get(self, partition: TopicPartition, path: str) -> Any:
+    def _persistent_call(self, partition: TopicPartition, method: str, path: str, **arguments: Any) -> Any:
+        """A call to a partition's leader that may be made twice."""
         def attempt() -> Any:
             if self._connection.is_stale:
                 self._connection.refresh(when_stale=True)
-            return self._connection.partition_call(partition, "GET", path, repeatable=True).json()
+            return self._connection.partition_call(partition, method, path, repeatable=True, **arguments).json()
 
         return self._connection.persistently(attempt, self._max_block_seconds)
 

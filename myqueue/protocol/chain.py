@@ -4,7 +4,7 @@
 order of :class:`EntryHead` and each column of keys, values, headers, timestamps, body is its length as int32 (-1 for
 NULL) and its bytes. An array column's bytes are its elements only, each an int32 length (-1 for NULL) and the bytes:
 the binary form of a PostgreSQL array without its 20-byte header, whose null flag PostgreSQL may rewrite.
-Golden vectors: tests/data/chain.json. The same in SQL: function ``entry_chain`` of the broker's database.
+Golden vectors: tests/data/chain.json, of trims chain_trim.json. The same in SQL: function ``entry_chain`` of the broker's database.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 CHAIN_BYTES = 32
 GENESIS = bytes(CHAIN_BYTES)  # the chain before the first entry
 
-MARKER, RECORDS, OFFSET_COMMIT = 0, 1, 2  # an entry's kind
+MARKER, RECORDS, OFFSET_COMMIT, TRIM = 0, 1, 2, 3  # an entry's kind
 NO_PRODUCER = -1
 
 Bytes = bytes | bytearray | memoryview
@@ -30,7 +30,7 @@ class EntryHead(NamedTuple):
     partition: int  # int32
     lsn: int  # int64, counts entries of the partition
     epoch: int  # int64
-    kind: int  # int16: MARKER, RECORDS, OFFSET_COMMIT
+    kind: int  # int16: MARKER, RECORDS, OFFSET_COMMIT, TRIM
     base_offset: int  # int64, counts records of the partition
     record_count: int  # int32, 0 unless RECORDS
     append_time: int  # int64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .batch import Block
-from .chain import GENESIS, MARKER, NO_PRODUCER, OFFSET_COMMIT, RECORDS, Bytes, EntryHead, entry_chain
+from .chain import GENESIS, MARKER, NO_PRODUCER, OFFSET_COMMIT, RECORDS, TRIM, Bytes, EntryHead, entry_chain
 from .types import PartitionId, ProducerSequence
 
 
@@ -17,6 +17,13 @@ class LogEnd(NamedTuple):
     epoch: int = 0  # of the last entry
     chain: bytes = GENESIS  # after the last entry
     append_time: int = 0  # of the last entry, microseconds since 1970; it never falls
+
+
+class Border(NamedTuple):
+    """A place between two requests of a log: the position and the offset of what comes next."""
+
+    lsn: int
+    offset: int
 
 
 class LogEntry(NamedTuple):
@@ -69,6 +76,11 @@ def record_entries(partition: PartitionId, end: LogEnd, *, epoch: int, append_ti
 def offset_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int, body: bytes) -> Written:
     """A consumer-offset commit behind ``end``."""
     return _single(partition, end, OFFSET_COMMIT, epoch, append_time, body)
+
+
+def trim_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int, body: bytes) -> Written:
+    """A trim behind ``end``: what lies below an offset is not served any more."""
+    return _single(partition, end, TRIM, epoch, append_time, body)
 
 
 def marker_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int) -> Written:

@@ -1,4 +1,4 @@
-"""What a partition's log says about producers and consumers: the deterministic fold that every replica makes.
+"""What a partition's log says about producers, consumers and its own beginning: the deterministic fold that every replica makes.
 
 State is folded request by request, in log order, each exactly once. Who decides something (is this a duplicate, what is
 this consumer's next message) takes the folded state plus the requests behind it, so that a truncated tail needs no undo.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..errors import LogFaultError
-from .chain import NO_PRODUCER, OFFSET_COMMIT, RECORDS, EntryHead, canonical_json
+from .chain import NO_PRODUCER, OFFSET_COMMIT, RECORDS, TRIM, EntryHead, canonical_json
 
 RECENT_REQUESTS = 8  # of a producer, whose first offset is still known; as many may be in flight
 REQUEST_TTL_US = 300_000_000  # a dequeue's request_id is known for 5 minutes of append time
@@ -88,15 +88,35 @@ class OffsetCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class Trim:
+    """The body of a trim entry: records below ``start_offset`` are not served any more, and may be deleted."""
+
+    start_offset: int
+
+    def to_body(self) -> bytes:
+        """Canonical JSON."""
+        return canonical_json({"start_offset": self.start_offset})
+
+    @classmethod
+    def from_body(cls, body: bytes) -> Trim:
+        """Raises LogFaultError where the log holds something else."""
+        try:
+            return cls(int(json.loads(body)["start_offset"]))
+        except (ValueError, TypeError, KeyError):
+            raise LogFaultError(f"a trim that cannot be read: {body[:80]!r}") from None
+
+
+@dataclass(slots=True)
 class LogState:
-    """The folded state of a partition, or the part of it that a decision needs. Values are immutable, the maps are not."""
+    """The folded state of a partition, or the part of it that a decision needs. What the maps hold is immutable."""
 
     producers: dict[int, ProducerState] = field(default_factory=dict)
     consumers: dict[str, ConsumerState] = field(default_factory=dict)
     requests: dict[tuple[str, str], HandedOut] = field(default_factory=dict)
+    trim_offset: int = 0  # records below are not served any more; it never falls
 
     def copy(self) -> LogState:
-        return LogState(dict(self.producers), dict(self.consumers), dict(self.requests))
+        return LogState(dict(self.producers), dict(self.consumers), dict(self.requests), self.trim_offset)
 
     def fold(self, first: EntryHead, record_count: int, body: bytes | None) -> None:
         """Take in one whole request.
@@ -104,7 +124,7 @@ class LogState:
         Args:
             first: the head of its first entry.
             record_count: the records of all its entries.
-            body: of an offset commit.
+            body: of an offset commit or a trim.
         """
         if first.kind == RECORDS and first.producer_id != NO_PRODUCER:
             stored = StoredRequest(first.producer_seq, first.base_offset, first.lsn, record_count, first.append_time)
@@ -112,6 +132,9 @@ class LogState:
         elif first.kind == OFFSET_COMMIT:
             assert body is not None
             self._fold_commit(first, OffsetCommit.from_body(body))
+        elif first.kind == TRIM:
+            assert body is not None
+            self.trim_offset = max(self.trim_offset, Trim.from_body(body).start_offset)
 
     def _fold_commit(self, head: EntryHead, commit: OffsetCommit) -> None:
         before = self.consumers.get(commit.consumer)
@@ -122,7 +145,7 @@ class LogState:
             self.requests[commit.consumer, commit.request_id] = HandedOut(commit.message_offset, head.append_time)
 
     def changed_since(self, before: LogState) -> LogState:
-        """The part of this state that differs from ``before``."""
+        """The part of this state that differs from ``before``; the trim offset as it is now."""
         return replace(self, producers=_changed(self.producers, before.producers), consumers=_changed(self.consumers, before.consumers),
                        requests=_changed(self.requests, before.requests))
 

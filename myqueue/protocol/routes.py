@@ -37,6 +37,7 @@ HEARTBEATS = "/v1/heartbeats"  # POST {producers:[ids], consumers:[ids]}
 PARTITION = "/v1/topics/{topic}/partitions/{partition}"  # GET start and end offset, epoch
 RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"  # POST append, GET read
 OFFSETS = "/v1/topics/{topic}/partitions/{partition}/offsets/{consumer_id}"  # GET, PUT {offset}
+TRIM = "/v1/topics/{topic}/partitions/{partition}/trim"  # POST {before_offset}: what lies below is not served any more
 
 # --- between nodes: the one door ---
 INTERNAL = "/internal/"
@@ -53,6 +54,7 @@ I_APPOINT = "/internal/partitions/appoint"  # POST, on a broker: {appointments: 
 I_LEARNERS = "/internal/partitions/learners"  # POST, on a broker: {learners: [{topic_id, partition, epoch, learners}]}
 I_STATUS = "/internal/partitions/status"  # POST, on a broker: {partitions: [[topic_id, partition], …]}, or {} for all that it holds
 I_APPEND = "/internal/partitions/append"  # POST, on a broker, from a leader: entries as they are stored
+I_SEED = "/internal/partitions/seed"  # POST, on a broker, from a leader: a start and the state, for a replica behind the start of the leader's log
 I_DROP = "/internal/partitions/drop"  # POST, on a broker: {topic_ids: […], partitions: [[topic_id, partition], …]}
 I_RECORDS = "/internal/partitions/{topic_id}/{partition}/records"  # POST: append by identity
 I_DEQUEUE = "/internal/partitions/{topic_id}/{partition}/dequeue"  # POST {consumer, request_id}

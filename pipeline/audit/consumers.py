@@ -11,6 +11,7 @@ OFFSETS = """
 SELECT o.topic_id, o.partition, o.consumer, o.next_offset, o.lsn, s.end_offset
 FROM consumer_offset o JOIN partition_state s USING (topic_id, partition)
 WHERE o.topic_id = ANY(%(topic_ids)s) AND (o.next_offset > s.end_offset OR o.next_offset < 0)
+      AND s.seeding_until IS NULL  -- else the offsets are those of a later position, and the log follows
 ORDER BY o.topic_id, o.partition, o.consumer
 """
 

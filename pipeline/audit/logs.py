@@ -31,7 +31,7 @@ class PartitionCoverage:
     partition: int
     broker_id: int
     leads: bool
-    offsets: OffsetRange  # committed
+    offsets: OffsetRange  # stored and committed
     entries: int
     records: int  # committed, counted
 
@@ -118,15 +118,15 @@ def _without_echoes(findings: list[Finding]) -> list[Finding]:
 
 
 def _cover(audit: LogAudit, replica: _Replica, facts: Sequence[StretchFacts]) -> None:
-    info, broker_id, readable = replica.info, replica.broker_id, replica.position.readable
+    info, broker_id, stored = replica.info, replica.broker_id, replica.position.stored
     records = sum(fact.committed_records for fact in facts)
     node, complete = f"broker-{broker_id}", not any(fact.error for fact in facts)
     told = any((found.node, found.topic, found.partition) == (node, info.topic, info.partition) and found.check != "consumer_offset"
                for found in audit.findings)
-    if complete and not told and records != len(readable):
-        audit.findings.append(Finding("count", node, info.topic, info.partition, start_offset=readable.start, end_offset=readable.end,
-                                      detail=f"{records} committed records are stored, the committed end says {len(readable)}"))
-    audit.partitions.append(PartitionCoverage(info.topic, info.partition, broker_id, info.leader == broker_id, readable,
+    if complete and not told and records != len(stored):
+        audit.findings.append(Finding("count", node, info.topic, info.partition, start_offset=stored.start, end_offset=stored.end,
+                                      detail=f"{records} committed records are stored, the committed end says {len(stored)}"))
+    audit.partitions.append(PartitionCoverage(info.topic, info.partition, broker_id, info.leader == broker_id, stored,
                                               sum(fact.entries for fact in facts), records))
     if info.leader == broker_id:
-        audit.cut.append(CutPartition(TopicPartition(info.topic, info.partition), replica.position.id, readable))
+        audit.cut.append(CutPartition(TopicPartition(info.topic, info.partition), replica.position.id, replica.position.readable))

@@ -11,7 +11,7 @@ SELECT s.topic_id, s.partition, s.start_lsn, s.start_offset, s.start_epoch, s.st
 FROM partition_state s
 LEFT JOIN partition_commit c USING (topic_id, partition)
 LEFT JOIN LATERAL (SELECT e.lsn, e.base_offset, e.record_count, e.epoch, e.chain, e::log_entry AS whole FROM log_entry e
-                   WHERE e.topic_id = s.topic_id AND e.partition = s.partition ORDER BY e.lsn DESC LIMIT 1) last ON true
+                   WHERE e.topic_id = s.topic_id AND e.partition = s.partition AND e.lsn >= s.start_lsn ORDER BY e.lsn DESC LIMIT 1) last ON true
 LEFT JOIN LATERAL (SELECT e.chain FROM log_entry e
                    WHERE e.topic_id = s.topic_id AND e.partition = s.partition AND e.lsn = last.lsn - 1) before ON true
 LEFT JOIN LATERAL (SELECT e.base_offset FROM log_entry e

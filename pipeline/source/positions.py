@@ -15,7 +15,7 @@ from ..databases import rows_of
 
 POSITIONS = """
 SELECT s.topic_id, s.partition, s.start_lsn, s.start_offset, s.start_epoch, s.start_chain, s.end_lsn, s.end_offset,
-       c.commit_lsn, c.commit_offset
+       c.commit_lsn, c.commit_offset, coalesce(c.trim_offset, 0) AS trim_offset
 FROM partition_state s LEFT JOIN partition_commit c USING (topic_id, partition)
 WHERE s.topic_id = ANY(%(topic_ids)s)
 """
@@ -58,11 +58,18 @@ class Position:
     commit_lsn: int | None
     commit_offset: int | None
     segments: tuple[Segment, ...]
+    trim_offset: int = 0
+
+    @property
+    def stored(self) -> OffsetRange:
+        """The committed offsets that are stored."""
+        return OffsetRange(self.start_offset, max(self.start_offset, min(self.commit_offset or 0, self.end_offset)))
 
     @property
     def readable(self) -> OffsetRange:
-        """The committed offsets."""
-        return OffsetRange(self.start_offset, max(self.start_offset, min(self.commit_offset or 0, self.end_offset)))
+        """The committed offsets that are served: nothing of them is trimmed."""
+        start = max(self.start_offset, self.trim_offset)
+        return OffsetRange(start, max(start, self.stored.end))
 
 
 def read_positions(cursor: psycopg2.extensions.cursor, topic_ids: Iterable[int]) -> dict[PartitionId, Position]:
@@ -84,6 +91,7 @@ def offset_at(cursor: psycopg2.extensions.cursor, position: Position, time_us: i
     if at == len(lsns):
         return None
     offset = _entry(cursor, position, lsns[at])["base_offset"]  # of a marker too: it says where the next record goes
+    offset = max(offset, position.readable.start)
     return offset if offset < position.readable.end else None
 
 
@@ -125,4 +133,4 @@ def _position(id_: PartitionId, head: dict, spans: list[tuple[dict, int, int]], 
         segments.append(Segment(row["segment_id"], row["first_lsn"], end_lsn, row["first_offset"], end_offset,
                                 size / max(1, entries), size / max(1, records)))
     return Position(id_, head["start_lsn"], head["start_offset"], head["start_epoch"], head["start_chain"], head["end_lsn"],
-                    head["end_offset"], head["commit_lsn"], head["commit_offset"], tuple(segments))
+                    head["end_offset"], head["commit_lsn"], head["commit_offset"], tuple(segments), head["trim_offset"])

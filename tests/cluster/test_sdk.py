@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 
 from myqueue import AdminClient, DeliveryError, Message, MyConsumer, MyProducer, OffsetOutOfRangeError, TopicExistsError, UnknownTopicError
+from myqueue.protocol.types import TopicPartition
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
 from tests.support.lossy_proxy import lossy_proxy
@@ -266,3 +268,29 @@ def test_the_command_line_moves_a_file_byte_for_byte(broker, topic, tmp_path) ->
         done = subprocess.run([sys.executable, "-m", "myqueue", *words, "--bootstrap", broker], capture_output=True, timeout=30, check=False)
         assert 0 == done.returncode, (words, done.stderr)
     assert content == (tmp_path / "out").read_bytes()
+
+
+def test_a_trim_holds_for_every_consumer_of_every_face(broker, topic) -> None:
+    """By the SDK, the command line and plain HTTP through the balancer; a queue-face consumer whose message is gone goes on at the first one left."""
+    def queue_face(method: str, path: str, **arguments: object) -> requests.Response:
+        return requests.request(method, f"http://{broker}{path}", json={"topic": topic, **arguments}, timeout=20)
+
+    with MyProducer([topic], broker) as producer:
+        for value in numbered(10):
+            producer.send(topic, value)
+    consumer_id = queue_face("POST", "/consumer/register").json()["consumer_id"]
+    assert queue_face("GET", "/consumer/consume", consumer_id=consumer_id).json()["message"] == "0"
+    with AdminClient(broker) as admin:
+        assert 4 == admin.trim(topic, 0, 4)
+        assert 4 == admin.trim(topic, 0, 2)
+        with pytest.raises(OffsetOutOfRangeError) as raised:
+            admin.trim(topic, 0, 11)
+        assert (4, 10) == (raised.value.earliest, raised.value.latest)
+        assert (4, 10) == (admin.offsets(topic)[TopicPartition(topic, 0)].start, admin.offsets(topic)[TopicPartition(topic, 0)].end)
+    assert numbered(10)[4:] == [message.value for message in read(broker, topic)]
+    assert queue_face("GET", "/size", consumer_id=consumer_id).json()["size"] == 6
+    assert queue_face("GET", "/consumer/consume", consumer_id=consumer_id).json()["message"] == "4"
+    done = subprocess.run([sys.executable, "-m", "myqueue", "topics", "trim", topic, "--partition", "0", "--before", "9", "--bootstrap", broker],
+                          capture_output=True, timeout=30, check=False)
+    assert (0, f"partition 0 of topic {topic} begins at offset 9\n") == (done.returncode, done.stdout.decode())
+    assert queue_face("GET", "/consumer/consume", consumer_id=consumer_id).json()["message"] == "9"

@@ -10,16 +10,18 @@ import pytest
 
 from broker.core.append import AppendRequest
 from broker.core.group import Request, plan_group
-from broker.core.offsets import CommitRequest, DequeueRequest, LogRange
+from broker.core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest
+from broker.core.retention import plan_begin
 from broker.service import wanted
 from db.engine import make_engine
-from db.log_store import HeldLog, LogBusyError, LogStore, Wanted
+from db.log_store import HeldLog, LogBusyError, LogStore, Snapshot, Wanted
 from db.memory_log import MemoryLogStore
 from db.postgres_log import PostgresLogStore
+from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
 from myqueue.protocol.chain import GENESIS
-from myqueue.protocol.entry import LogEnd, marker_entry, record_entries
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, marker_entry, record_entries
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
@@ -457,3 +459,237 @@ def test_the_commit_position_never_falls(store: LogStore):
         held.raise_commit(1, 0)
     store.advance(PARTITION, 1, 0)
     assert store.head(PARTITION) == before
+
+
+# --- trims ---
+
+def trim(store: LogStore, before_offset: int, **more):
+    return write(store, TrimRequest(before_offset), **more)[0]
+
+
+def test_what_is_trimmed_is_not_read_any_more(store: LogStore):
+    """Nothing below the offset, in the middle of a block too; the bounds say where the log begins now."""
+    append(store, b"a", b"b", b"c")
+    append(store, b"d")
+    assert trim(store, 2).offset == 2
+    head = store.head(PARTITION)
+    assert (head.start_offset, head.trim_offset, head.earliest) == (0, 2, 2)
+    assert (head.end.lsn, head.commit_lsn, head.applied_lsn) == (4, 4, 4)
+    found = store.read(PARTITION, 1, **EVERYTHING)
+    assert (found.body, found.start_offset, found.end_offset) == (ENTRIES_MAGIC, 2, 4)
+    assert [value for offset, value in values(store, 2) if offset >= 2] == [b"c", b"d"]
+    assert trim(store, 1).offset == 2, "it never goes back"
+    assert store.head(PARTITION).end.lsn == 4, "and nothing is written for it"
+    assert trim(store, 4).offset == 4
+    assert values(store, 4) == []
+
+
+def test_a_trim_counts_once_it_is_committed_and_folded(store: LogStore):
+    """Decisions see it at once, readers when it is folded."""
+    append(store, b"a", b"b", b"c")
+    assert trim(store, 2, committed=False).offset == 2
+    assert write(store, DequeueRequest("#1"), committed=False)[0].offset == 2
+    assert [value for _, value in values(store)] == [b"a", b"b", b"c"]
+    head = store.head(PARTITION)
+    store.advance(PARTITION, head.end.lsn, head.end.offset)
+    assert store.fold(PARTITION) is False
+    assert store.head(PARTITION).trim_offset == 2
+    assert store.read(PARTITION, 0, **EVERYTHING).start_offset == 2
+
+
+def test_a_trim_that_is_cut_off_was_none(store: LogStore):
+    append(store, b"a", b"b")
+    before = store.head(PARTITION)
+    trim(store, 2, committed=False)
+    with store.locked(PARTITION) as held:
+        held.truncate(before.end.lsn)
+    assert store.head(PARTITION) == before
+    assert write(store, DequeueRequest("#1"))[0].offset == 0
+
+
+def fill(store: LogStore, *groups: int) -> None:
+    """So many records of one byte each, a segment for each number where the store has any; the last one is open."""
+    for place, count in enumerate(groups):
+        if place and isinstance(store, PostgresLogStore):
+            store.maintain_segments(RollPolicy(1, 1e9))
+        for number in range(count):
+            append(store, b"%d" % number)
+
+
+def begin_later(store: LogStore, *, partition: PartitionId = PARTITION, kept_from: int = 1 << 40) -> Border | None:
+    with store.locked(partition) as held:
+        border = plan_begin(held.head, held.borders(), kept_from=kept_from)
+        if border is not None:
+            held.begin_at(border)
+    return border
+
+
+def test_a_log_begins_later_at_a_border_below_what_is_trimmed(store: LogStore):
+    """The head says so before anything of it goes, with epoch and chain of the entry before; what is left is read, and the chain goes on."""
+    fill(store, 3, 3, 2)
+    chains = {entry.head.lsn: entry.chain for entry in store.entries(PARTITION, 0, 99, bytes_max=1 << 20)}
+    assert begin_later(store) is None, "nothing is trimmed"
+    trim(store, 5)
+    assert store.may_begin_later() == [PARTITION]
+    assert begin_later(store, kept_from=0) is None, "a follower needs it"
+    border = begin_later(store, kept_from=5)
+    assert border is not None
+    assert border.offset <= 5 and 1 < border.lsn <= 5
+    head = store.head(PARTITION)
+    assert (head.start_lsn, head.start_offset, head.start_epoch, head.start_chain) == (*border, 1, chains[border.lsn - 1])
+    assert (head.earliest, head.end.lsn) == (5, 10)
+    for _ in range(2):
+        store.drop_segments()
+    assert [values(store, offset)[0] for offset in (5, 6, 7)] == [(5, b"2"), (6, b"0"), (7, b"1")]
+    with store.locked(PARTITION) as held:
+        assert (held.log.start, held.offset_at(border.lsn), held.log.first_position_of_epoch(1)) == (border.lsn, border.offset, border.lsn)
+        assert held.record_at(5).record.value == b"2"
+    chain = head.start_chain
+    found = store.entries(PARTITION, head.start_lsn, 99, bytes_max=1 << 20)
+    for entry in found:
+        chain = entry.chain_after(chain)
+    assert (found[0].head.lsn, chain) == (border.lsn, head.end.chain)
+
+
+def test_a_whole_log_may_go_and_the_next_entry_continues_it(store: LogStore):
+    """All of it trimmed, and nothing in the open segment: the log is empty, and knows where it goes on."""
+    fill(store, 3)
+    trim(store, 3)
+    if isinstance(store, PostgresLogStore):
+        store.maintain_segments(RollPolicy(1, 1e9))
+    before = store.head(PARTITION)
+    assert begin_later(store) == (before.end.lsn, 3)
+    store.drop_segments()
+    head = store.head(PARTITION)
+    assert (head.start_lsn, head.start_offset, head.start_chain, head.end) == (before.end.lsn, 3, before.end.chain, before.end)
+    assert append(store, b"next").base_offset == 3
+    assert values(store, 3) == [(3, b"next")]
+    [entry] = store.entries(PARTITION, 0, 99, bytes_max=1 << 20)
+    assert entry.chain_after(before.end.chain) == entry.chain
+
+
+def test_what_is_not_folded_stays(store: LogStore):
+    """A trim that is committed and not folded drops nothing yet; nor one of a log that is damaged."""
+    fill(store, 3, 1)
+    trim(store, 3, committed=False)
+    head = store.head(PARTITION)
+    store.advance(PARTITION, head.end.lsn, head.end.offset)
+    assert begin_later(store) is None
+    store.fold(PARTITION)
+    with store.locked(PARTITION) as held:
+        held.set_fault("damaged")
+    assert begin_later(store) is None
+
+
+# --- seeding ---
+
+EVERYBODY = Wanted(frozenset({7, 8}), frozenset({"#1", "#2"}), frozenset({("#1", "r"), ("#1", "old")}), trim=True)
+OTHER = PartitionId(PARTITION.topic_id, 9)
+
+
+def state_of(store: LogStore, partition: PartitionId = PARTITION) -> LogState:
+    """What decisions see, folded or not."""
+    with store.locked(partition, EVERYBODY) as held:
+        return held.state
+
+
+def seeded(store: LogStore) -> tuple[list[LogEntry], Snapshot]:
+    """A log of a replica that begins later, in full and as it is offered; another replica, OTHER, that holds something of its own."""
+    append(store, b"a", b"b", seq=0)
+    append(store, b"c", b"d", seq=1)
+    write(store, DequeueRequest("#1", "r"))
+    write(store, TrimRequest(4))
+    if isinstance(store, PostgresLogStore):
+        store.maintain_segments(RollPolicy(1, 1e9))
+    append(store, b"e", seq=2)
+    write(store, CommitRequest("#2", 3))
+    with store.locked(PARTITION) as held:
+        held.begin_at(next(border for border in held.borders() if border.lsn >= 3))
+    begin(store, OTHER)
+    append(store, b"own", seq=0, partition=OTHER)
+    write(store, DequeueRequest("#1", "old"), partition=OTHER)
+    append(store, b"never committed", b"x", b"y", b"z", b"beyond", partition=OTHER, committed=False)
+    snapshot = store.snapshot(PARTITION)
+    return store.entries(PARTITION, snapshot.head.start_lsn, 99, bytes_max=1 << 20), snapshot
+
+
+def offer(store: LogStore, snapshot: Snapshot, entries: list[LogEntry]) -> None:
+    head = snapshot.head
+    with store.locked(OTHER) as held:
+        held.begin_anew(LogEnd(head.start_lsn, head.start_offset, head.start_epoch, head.start_chain, head.end.append_time), snapshot.state,
+                        head.applied_lsn)
+    for entry in entries[:-1]:
+        add(store, entry)
+
+
+def add(store: LogStore, entry: LogEntry) -> None:
+    moved = entry._replace(head=entry.head._replace(partition=OTHER.partition))
+    head = moved.head
+    with store.locked(OTHER) as held:
+        held.append([moved], LogEnd(head.lsn + 1, head.base_offset + head.record_count, head.epoch, moved.chain, head.append_time))
+        held.raise_commit(head.lsn + 1, head.base_offset + head.record_count)
+        if head.lsn + 1 == held.head.seeding_until:
+            held.end_seeding(head.base_offset + head.record_count)
+
+
+def test_a_snapshot_holds_all_that_is_folded(store: LogStore):
+    _, snapshot = seeded(store)
+    assert snapshot.head == store.head(PARTITION)
+    assert snapshot.state == state_of(store)
+    assert (set(snapshot.state.producers), set(snapshot.state.consumers), set(snapshot.state.requests), snapshot.state.trim_offset) == (
+        {7}, {"#1", "#2"}, {("#1", "r")}, 4)
+    with pytest.raises(UnknownPartitionError):
+        store.snapshot(PartitionId(1, 5))
+
+
+def test_a_log_begins_anew_at_an_offered_start(store: LogStore):
+    """What was held is gone, the uncommitted tail too; while the log follows nothing is folded and nothing served; then it is what the sender has."""
+    entries, snapshot = seeded(store)
+    until = snapshot.head.applied_lsn
+    offer(store, snapshot, entries)
+    head = store.head(OTHER)
+    assert (head.start_lsn, head.start_offset, head.start_epoch, head.start_chain) == (
+        snapshot.head.start_lsn, snapshot.head.start_offset, snapshot.head.start_epoch, snapshot.head.start_chain)
+    assert (head.seeding_until, head.end.lsn, head.commit_lsn, head.applied_lsn, head.trim_offset) == (until, until - 1, until - 1, head.start_lsn, 4)
+    assert store.fold(OTHER) is False
+    assert store.head(OTHER).applied_lsn == head.start_lsn
+    found = store.read(OTHER, 4, **EVERYTHING)
+    assert (found.seeding, found.body) == (True, ENTRIES_MAGIC)
+    add(store, entries[-1])
+    head = store.head(OTHER)
+    assert (head.seeding_until, head.end.lsn, head.commit_lsn, head.commit_offset, head.applied_lsn) == (
+        None, until, until, snapshot.head.commit_offset, until)
+    assert state_of(store, OTHER) == snapshot.state, "nothing of what it held before is left, and nothing was folded twice"
+    assert head.end == snapshot.head.end
+    body = store.read(OTHER, 4, **EVERYTHING).body
+    assert [(one.offset, one.value) for one in messages_of(body, topic="t", partition=9)] == [(4, b"e")]
+    with store.locked(OTHER) as held:
+        held.lead(2, {1: "disk"}, 1)
+    assert append(store, b"f", seq=3, partition=OTHER).base_offset == 5
+    assert append(store, b"e", seq=2, partition=OTHER).base_offset == 4
+    assert write(store, DequeueRequest("#1"), partition=OTHER)[0].offset == 4
+    assert append(store, b"elsewhere", seq=3).base_offset == 5, "the other partition is as it was"
+
+
+def test_a_start_that_holds_all_the_state_needs_no_seeding(store: LogStore):
+    """Nothing lies between the start and the state: it serves at once."""
+    _, snapshot = seeded(store)
+    end = snapshot.head.end
+    with store.locked(OTHER) as held:
+        held.begin_anew(end, snapshot.state, end.lsn)
+    head = store.head(OTHER)
+    assert (head.seeding_until, head.start_lsn, head.end, head.commit_lsn, head.applied_lsn) == (None, end.lsn, end, end.lsn, end.lsn)
+    assert (head.commit_offset, store.read(OTHER, 5, **EVERYTHING).seeding) == (5, False)
+    assert append(store, b"next", seq=3, partition=OTHER).base_offset == 5
+
+
+def test_another_start_may_come_before_the_first_is_reached(store: LogStore):
+    """The sender's log began later meanwhile: all of it is replaced once more."""
+    entries, snapshot = seeded(store)
+    offer(store, snapshot, entries)
+    end = snapshot.head.end
+    state = LogState(trim_offset=5)
+    with store.locked(OTHER) as held:
+        held.begin_anew(end, state, end.lsn)
+    assert state_of(store, OTHER) == state
+    assert append(store, b"next", seq=0, partition=OTHER).base_offset == 5

@@ -38,6 +38,28 @@ def test_a_second_run_applies_nothing(engine: sqlalchemy.Engine):
     assert ([one.version for one in applied], todo) == (first, [])
 
 
+def test_segments_that_are_there_take_the_kinds_of_a_later_version(engine: sqlalchemy.Engine, folder: Path):
+    """The rules on entries are widened on every segment: those made before, and those made after."""
+    later = (folder / "broker" / "0003_trim.sql").rename(folder / "0003_trim.sql")
+    migrate(engine, "broker", folder=folder)
+    insert = """INSERT INTO log_segment_{} (topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id,
+                producer_epoch, producer_seq, request_index, request_count, chain, body)
+                VALUES (1, 0, 0, 1, {}, 0, 0, 0, -1, -1, -1, 0, 1, sha256(''), 'x')"""
+    with engine.begin() as connection:
+        connection.exec_driver_sql("SELECT create_segment(1)")
+    with pytest.raises(sqlalchemy.exc.IntegrityError), engine.begin() as connection:
+        connection.exec_driver_sql(insert.format(1, 3))
+    later.rename(folder / "broker" / "0003_trim.sql")
+    assert migrate(engine, "broker", folder=folder) == [3]
+    with engine.begin() as connection:
+        connection.exec_driver_sql("SELECT create_segment(1)")
+        for segment in (1, 2):
+            connection.exec_driver_sql(insert.format(segment, 3))
+    for kind in (0, 4):
+        with pytest.raises(sqlalchemy.exc.IntegrityError), engine.begin() as connection:
+            connection.exec_driver_sql(insert.format(2, kind).replace("(1, 0, 0", "(1, 0, 5"))
+
+
 def test_status_changes_nothing(engine: sqlalchemy.Engine):
     """Asking an empty database what there is to do leaves it empty."""
     applied, todo = status(engine, "manager")

@@ -17,17 +17,19 @@ BLOCK = 25
 SEEDS_MAX = 60
 TIMES = 20 if LONG else 1
 GONE_THROUGH = ("elections", "leaderships", "requests acknowledged", "duplicates answered", "messages handed out", "found empty", "crashes between",
-                "voters changed", "disks lost", "logs trimmed", "tails cut")
+                "voters changed", "disks lost", "trims acknowledged", "logs trimmed", "tails cut")
 
 # What notices it: the rule that is broken, or the product's own assertion or fault, which no run without a mutant shows.
 BY_SEEDS = {
     "promise_not_durable": "R4",
     "start_epoch_forgotten": "fault|assertion",
+    "dropped_though_not_trimmed": "R5",
+    "seeded_without_the_state": "R8|fault",
     "acknowledged_by_position": "R6",
     "no_up_to_date_check": "R3",
     "election_by_a_minority": "R3|R1|fault",
     "truncation_without_conflict": "R3|R5|fault|assertion|convergence",
-    "stale_append_truncates": "R4|R8",
+    "stale_append_truncates": "R4|R8|fault",
 }
 
 BY_SCENARIO = {
@@ -37,7 +39,7 @@ BY_SCENARIO = {
     "old_epoch_committed_by_counting": ("old_epoch_not_committed_by_counting", "R3: the log of a new leader of d5"),
     "acknowledgement_without_epoch": ("acknowledgement_of_an_older_epoch", "R7: lsn 2 is committed by 2"),
     "sent_before_the_local_commit": ("sent_after_the_local_commit", "R3: leader 1 of epoch 2"),
-    "any_start_accepted": ("late_seed_changes_nothing", "R5: the commit of d3 fell"),
+    "any_start_accepted": ("late_seed_changes_nothing", "fault at 3: a start at 2 of epoch 1 is offered"),
     "disk_identity_ignored": ("lost_disk_is_another_voter", "R3: leader 2 of epoch 2"),
     "voter_added_before_it_caught_up": ("learner_votes_once_it_caught_up", "R3: leader 2 of epoch"),
     "marker_left_out": ("marker_commits_older_entries", "convergence: leader 2 has committed nothing"),

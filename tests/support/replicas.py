@@ -23,6 +23,7 @@ class Replicas:
 
     managers: ManagerStub
     urls: list[str]
+    arguments: tuple[str, ...] = ()
     brokers: dict[int, BrokerProcess] = field(default_factory=dict)
     disks: dict[int, str] = field(default_factory=dict)
     epoch: int = 0
@@ -54,7 +55,7 @@ class Replicas:
         """Start a broker on its database; ids follow the order of the first starts."""
         if broker_id in self.brokers:
             self.brokers[broker_id].stop()
-        broker = self.brokers[broker_id] = BrokerProcess(self.urls[broker_id - 1], self.managers.url).wait_ready()
+        broker = self.brokers[broker_id] = BrokerProcess(self.urls[broker_id - 1], self.managers.url, arguments=self.arguments).wait_ready()
         self.disks[broker_id] = broker.call("GET", routes.I_IDENTITY)["disk_id"]
         return broker
 
@@ -98,11 +99,11 @@ class Replicas:
         broker = self.brokers[to or self.leader]
         return broker.call("POST", self.records, {"value": value}, headers=headers, status=status, timeout_seconds=timeout_seconds)
 
-    def values(self, broker_id: int) -> list[str]:
-        """What a replica holds as committed."""
+    def values(self, broker_id: int, first: int = 0) -> list[str]:
+        """What a replica holds as committed, from an offset on."""
         out: list[str] = []
         while True:
-            found = self.brokers[broker_id].call("GET", self.records, offset=len(out), max_records=1_000)["records"]
+            found = self.brokers[broker_id].call("GET", self.records, offset=first + len(out), max_records=1_000)["records"]
             if not found:
                 return out
             out += [one["value"] if "value" in one else base64.b64decode(one["value_base64"]).decode() for one in found]
@@ -140,11 +141,11 @@ def _give_identity(url: str) -> None:
 
 
 @contextmanager
-def replicas(postgres: Any, *, count: int = 3, started: int | None = None) -> Iterator[Replicas]:
-    """Brokers with a database each; the first ``started`` of them run."""
+def replicas(postgres: Any, *, count: int = 3, started: int | None = None, arguments: tuple[str, ...] = ()) -> Iterator[Replicas]:
+    """Brokers with a database each and these arguments; the first ``started`` of them run."""
     with ExitStack() as stack:
         managers = stack.enter_context(manager_stub(many=True))
-        group = Replicas(managers, [stack.enter_context(postgres.database("broker")) for _ in range(count)])
+        group = Replicas(managers, [stack.enter_context(postgres.database("broker")) for _ in range(count)], arguments)
         for url in group.urls:
             _give_identity(url)
         stack.callback(group.stop)

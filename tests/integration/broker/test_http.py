@@ -242,6 +242,32 @@ def test_offsets_of_a_consumer(broker: BrokerProcess, topic):
     assert broker.call("GET", path)["offset"] == 3
 
 
+def test_trim(broker: BrokerProcess, topic):
+    """What lies below is gone for everybody: reads, look-ups, sizes, consumers of every face; an offset outside is told with the bounds."""
+    path, base = f"/v1/topics/{topic[0]}/partitions/0", f"/internal/partitions/{topic[1]}/0"
+    broker.call("POST", records(topic), {"records": [{"value": f"m{number}"} for number in range(6)]})
+    assert broker.call("POST", base + "/dequeue", {"consumer": "#7", "request_id": "r"})["offset"] == 0
+    assert broker.call("POST", path + "/trim", {"before_offset": 4}) == {"topic": topic[0], "partition": 0, "start_offset": 4}
+    assert broker.call("POST", path + "/trim", {"before_offset": 1})["start_offset"] == 4
+    assert (broker.call("GET", path)["start_offset"], broker.call("GET", path)["end_offset"]) == (4, 6)
+    refused = broker.call("GET", records(topic), offset=3, status=416)["error"]
+    assert (refused["code"], refused["details"]) == ("offset_out_of_range", {"offset": 3, "earliest": 4, "latest": 6})
+    assert [one["value"] for one in broker.call("GET", records(topic), offset="earliest")["records"]] == ["m4", "m5"]
+    assert broker.call("POST", "/internal/sizes", {"consumer": "#7", "partitions": [[topic[1], 0]]}) == {"sizes": [2]}
+    assert broker.call("POST", base + "/dequeue", {"consumer": "#7", "request_id": "r"}, status=416)["error"]["details"]["earliest"] == 4
+    assert [broker.call("POST", base + "/dequeue", {"consumer": consumer})["offset"] for consumer in ("#7", "#8", "#7")] == [4, 4, 5]
+    assert broker.call("GET", "/partitions", topic=topic[0], partition=0)["partitions"][0]["start_offset"] == 4
+    above = broker.call("POST", path + "/trim", {"before_offset": 7}, status=416)["error"]
+    assert (above["details"], above["message"]) == ({"offset": 7, "earliest": 4, "latest": 6},
+                                                    "offset 7 lies outside the log: earliest is 4, latest is 6")
+    for body in ({}, {"before_offset": -1}, {"before_offset": "x"}, {"before_offset": True}, {"before_offset": 1, "more": 1}, [], 5):
+        broker.call("POST", path + "/trim", body, status=400)
+    broker.call("POST", path.replace("/0", "/9") + "/trim", {"before_offset": 0}, status=404)
+    broker.call("POST", records(topic), {"value": "m6"})
+    assert broker.call("POST", path + "/trim", {"before_offset": 7})["start_offset"] == 7
+    assert broker.call("GET", records(topic), offset=7)["records"] == []
+
+
 # --- between nodes ---
 
 

@@ -15,15 +15,17 @@ from sqlalchemy import event
 
 from broker.core.admission import admit
 from broker.core.append import AppendRequest
-from broker.core.offsets import CommitRequest
+from broker.core.offsets import CommitRequest, TrimRequest
 from db.engine import libpq_url, make_engine
 from db.postgres_log import READ, PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, TooLargeError, UnavailableError
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, messages_of, pack, records_of
 from myqueue.protocol.chain import GENESIS, EntryHead, entry_chain
+from myqueue.protocol.entry import LogEnd, record_entries
+from myqueue.protocol.fold import ConsumerState, LogState
 from myqueue.protocol.types import PartitionId, Record
-from tests.contract.test_log_store import EVERYTHING, append, begin, values, write
+from tests.contract.test_log_store import EVERYTHING, append, begin, begin_later, fill, values, write
 from tests.property.strategies import batches, damaged, framed
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
 from tests.support.waiting import wait_until
@@ -59,6 +61,7 @@ def test_sql_and_python_compute_the_same_chain(store: PostgresLogStore):
     write(store, AppendRequest(record_blocks(RECORDS), sequence(0)))
     append(store, b"a", b"\xff\xff\xff\xff", seq=1)
     write(store, CommitRequest("#1", 3))
+    write(store, TrimRequest(2))
     checked = rows(store, CHAIN_IN_SQL)
     assert checked == [(lsn, True) for lsn in range(store.head(PARTITION).end.lsn)]
     assert len(checked) >= 5
@@ -100,6 +103,18 @@ def test_messages_between_reads_its_range_only(store: PostgresLogStore):
         found = rows(store, "SELECT msg_offset, value FROM messages_between(1, 0, %s, %s)", first, end)
         expected = range(max(0, first), min(60, end))
         assert [(offset, bytes(value)) for offset, value in found] == [(number, b"%d" % number) for number in expected]
+
+
+def test_neither_view_nor_function_shows_what_is_trimmed(store: PostgresLogStore):
+    """In the middle of a block, and beyond what is committed nothing changes."""
+    for number in range(4):
+        append(store, *(b"%d" % (number * 5 + place) for place in range(5)))
+        store.maintain_segments(RollPolicy(1, 1e9))
+    write(store, TrimRequest(7))
+    assert [offset for offset, in rows(store, "SELECT msg_offset FROM messages ORDER BY 1")] == list(range(7, 20))
+    for first, end in ((0, 20), (0, 7), (6, 9), (12, 40)):
+        found = rows(store, "SELECT msg_offset FROM messages_between(1, 0, %s, %s)", first, end)
+        assert [offset for offset, in found] == list(range(max(7, first), min(20, end)))
 
 
 def test_a_block_stays_inside_its_row(store: PostgresLogStore):
@@ -165,6 +180,92 @@ def test_a_dropped_topic_gives_the_disk_back(store: PostgresLogStore):
     store.drop(1)
     assert rows(store, "SELECT relname FROM pg_class WHERE relname LIKE 'log_segment_%%'") == []
     assert rows(store, "SELECT count(*) FROM segment") == [(0,)]
+
+
+def segments(store: PostgresLogStore) -> list[str]:
+    return [name for name, in rows(store, "SELECT relname FROM pg_class WHERE relname ~ '^log_segment_[0-9]+$' ORDER BY oid")]
+
+
+def test_a_segment_is_dropped_when_no_log_begins_in_it(store: PostgresLogStore):
+    """A partition that still needs it keeps it; rows that no head speaks of are shown to nobody meanwhile."""
+    other = PartitionId(1, 1)
+    begin(store, other)
+    fill(store, 2, 2)
+    append(store, b"other", partition=other)
+    first, second = segments(store)
+    write(store, TrimRequest(4))
+    assert store.may_begin_later() == [PARTITION]
+    assert begin_later(store) is not None
+    assert store.drop_segments() == []
+    assert rows(store, "SELECT count(*) FROM log_entry WHERE partition = 0 AND lsn < 3") == [(3,)]
+    assert rows(store, "SELECT msg_offset FROM messages WHERE partition = 0") == []
+    store.maintain_segments(RollPolicy(1, 1e9))
+    write(store, TrimRequest(1), partition=other)
+    for partition in store.may_begin_later():
+        begin_later(store, partition=partition)
+    assert len(store.drop_segments()) == 2
+    assert not {first, second} & set(segments(store))
+    assert append(store, b"next").base_offset == 4
+    assert append(store, b"next", partition=other).base_offset == 1
+    assert values(store, 4) == [(4, b"next")]
+
+
+def test_a_segment_that_is_read_is_left_for_the_next_time(store: PostgresLogStore, broker_database: str):
+    """A drop waits for nobody longer than a moment, so that nobody waits behind it; writers are not concerned at all."""
+    fill(store, 2, 1)
+    write(store, TrimRequest(2))
+    assert begin_later(store) is not None
+    first, _ = segments(store)
+    reading = psycopg2.connect(libpq_url(broker_database))
+    try:
+        with reading.cursor() as cursor:
+            cursor.execute(f"SELECT count(*) FROM {first}")
+            assert store.drop_segments() == []
+            assert append(store, b"x").base_offset == 3
+    finally:
+        reading.close()
+    assert len(store.drop_segments()) == 1
+    assert first not in segments(store)
+
+
+def test_a_fold_that_is_under_way_leaves_nothing_in_a_log_that_begins_anew(store: PostgresLogStore, broker_database: str):
+    """What it writes is not visible yet when the replica is given its state: it is waited for, and forgotten with the rest."""
+    append(store, b"a")
+    folding = psycopg2.connect(libpq_url(broker_database))
+
+    def begin_anew() -> None:
+        with store.locked(PARTITION) as held:
+            held.begin_anew(LogEnd(50, 40, 1, bytes(32), 9), LogState(consumers={"#new": ConsumerState(3, 0, 4, 5)}), 60)
+
+    thread = threading.Thread(target=begin_anew)
+    try:
+        with folding.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM partition_commit WHERE topic_id = 1 AND partition = 0 FOR UPDATE")
+            cursor.execute("INSERT INTO consumer_offset VALUES (1, 0, '#old', 1, 0, 1, 5)")
+        thread.start()
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        wait_until(lambda: rows(store, waiting), what="the other transaction to wait")
+        folding.commit()
+    finally:
+        folding.close()
+        thread.join(10)
+    assert rows(store, "SELECT consumer FROM consumer_offset") == [("#new",)]
+    head = store.head(PARTITION)
+    assert (head.start_lsn, head.end.lsn, head.seeding_until, head.applied_lsn) == (50, 50, 60, 50)
+
+
+def test_a_writer_that_learnt_of_a_segment_before_it_was_sealed_keeps_it(store: PostgresLogStore):
+    """It holds the log, the segment is sealed and looks abandoned: what it then writes there is found."""
+    with store.locked(PARTITION) as held:  # the segment is empty but for the marker of another log
+        rows(store, "UPDATE segment SET state = 'sealed' WHERE state = 'open' RETURNING segment_id")
+        rows(store, "DELETE FROM segment_start RETURNING segment_id")
+        entries, end = record_entries(PARTITION, held.head.end, epoch=1, append_time=200, blocks=blocks(b"late"), sequence=None)
+        held._segment = None
+        held.append(entries, end)
+        held.commit(end.lsn, end.offset, LogState())
+        assert store.drop_segments() == [], "it is being written to"
+    assert store.drop_segments() == [], "a log begins in it"
+    assert values(store) == [(0, b"late")]
 
 
 def test_segments_are_looked_at_while_one_is_dropped(store: PostgresLogStore, broker_database: str):

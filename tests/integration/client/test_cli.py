@@ -153,6 +153,19 @@ def test_topics_are_created_listed_and_described(myqueue) -> None:
     assert [(0, 0), (1, 0), (2, 0)] == [(row["partition"], row["end_offset"]) for row in described]
 
 
+def test_a_partition_is_trimmed(myqueue) -> None:
+    """Again is a success; an offset above the end is one sentence with the bounds."""
+    myqueue("topics", "create", "t")
+    myqueue("produce", "t", stdin=b"a\nb\nc\n")
+    for _ in range(2):
+        assert b"partition 0 of topic t begins at offset 2\n" == myqueue("topics", "trim", "t", "--partition", "0", "--before", "2").stdout
+    assert b"c\n" == myqueue("consume", "t", "--from-beginning", "--max-messages", "1").stdout
+    assert b"the log has offsets 2 to 3" in myqueue("topics", "trim", "t", "--partition", "0", "--before", "4", code=1).stderr
+    assert b"nope" in myqueue("topics", "trim", "nope", "--partition", "0", "--before", "0", code=1).stderr
+    assert b"partitions" in myqueue("topics", "trim", "t", "--partition", "5", "--before", "0", code=1).stderr
+    assert b"--before" in myqueue("topics", "trim", "t", "--partition", "0", code=2).stderr
+
+
 def test_brokers_and_health_are_shown(myqueue, address) -> None:
     assert str(address.split(":")[1]) in myqueue("brokers").stdout.decode()
     assert b"alive" in myqueue("health").stdout

@@ -15,8 +15,8 @@ from db.replication import (
     AppendRequest,
     OfferedStart,
     Refusal,
-    accepts_start,
     plan_append,
+    takes_start,
 )
 from myqueue.errors import NotLeaderError, RefusedError, UnavailableError
 from myqueue.protocol.entry import marker_entry
@@ -197,8 +197,7 @@ class Broker:
     def take_seed(self, seed: Seed) -> AppendReply:
         """A new start; refused or not, the answer says what is held at it."""
         disk = self.disk
-        if seed.epoch >= disk.head.promised_epoch and not (is_leading(disk.head) and seed.epoch == disk.head.promised_epoch) \
-                and accepts_start(disk.log, seed.start):
+        if takes_start(disk.replica_state(), disk.log, seed.start, epoch=seed.epoch):
             disk.seed(seed.epoch, seed.start, seed.offset, seed.append_time, seed.state, seed.applied)
             self.checker.seeded(disk)
             self._wrote()

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from broker.core.append import AppendRequest
+from broker.core.offsets import TrimRequest
+from broker.core.retention import plan_begin
 from tests.simulation.partitions.broker import Waiting
-from tests.simulation.partitions.clients import Consumer, Producer, pick
+from tests.simulation.partitions.clients import Client, Consumer, Producer, pick
 from tests.simulation.partitions.coordinator import Coordinator
 from tests.simulation.partitions.world import TOPIC_ID, Kinds, World
 from tests.simulation.run import Result, Run
@@ -45,6 +47,7 @@ class PartitionsRun(Run):
         self.producers = [Producer(self.world, number, pause_seconds=pick(self.rng)) for number in range(1, 3)]
         self.consumers = [Consumer(self.world, f"#{number}", name, pause_seconds=pick(self.rng)) for number, name in ((1, "a"), (1, "b"), (2, "c"))]
         self.world.on_answers = self._answered
+        self.operator = Client(self.world, pause_seconds=1.0)
         self.coordinators = [Coordinator(self.world, name) for name in ("m1", "m2")]
         self.pace = self.rng.uniform(0.1, 0.5)
         for loop in (self._nemesis, self._retention):
@@ -52,8 +55,8 @@ class PartitionsRun(Run):
 
     def _answered(self, wait: Waiting, outcome: object) -> None:
         request = wait.request
-        if outcome is None:
-            return  # unknown: the client's timer repeats it
+        if outcome is None or isinstance(request, TrimRequest):
+            return  # unknown: the client's timer repeats it; a trim is as good as the next one
         clients = self.producers if isinstance(request, AppendRequest) else self.consumers
         for client in clients:
             if client.owns(request):
@@ -111,20 +114,21 @@ class PartitionsRun(Run):
         self.world.skew[self.rng.choice(self._alive())] = self.rng.randint(-60_000_000, 60_000_000)
 
     def _retention(self) -> None:
-        """Logs begin later now and then, each replica's for itself, at a request's border that is folded."""
+        """Now and then what everybody has consumed is trimmed; and logs begin later, each replica's for itself."""
         if self.healing:
             return
+        self.operator.send(TrimRequest(self._handed_out()))
         broker_id = self.rng.choice(self._alive())
         disk = self.world.brokers[broker_id].disk
-        applied = min(disk.head.applied_lsn, disk.log.end)
-        if disk.head.seeding_until is None and applied > disk.log.start and self._handed_out(disk) >= disk.border(applied).offset:
-            self.world.note(f"{broker_id} drops what lies below {applied}")
-            disk.trim(applied)
-            self.world.checker.seen["logs trimmed"] += 1
-        self.world.at(self.rng.uniform(0.2, 1.5), self._retention)
+        border = plan_begin(disk.head, disk.borders(), kept_from=disk.log.end)
+        if border is not None:
+            self.world.note(f"{broker_id} drops what lies below {border.lsn}")
+            disk.trim(border.lsn)
+            self.world.checker.trimmed(disk)
+        self.world.at(self.rng.uniform(0.1, 0.7), self._retention)
 
-    def _handed_out(self, disk: object) -> int:
-        """What every consumer has consumed: only that is dropped here, so that none is told that its messages are gone."""
+    def _handed_out(self) -> int:
+        """What every consumer has consumed: only that is trimmed here, so that none is told that its messages are gone."""
         return min((len(self.world.checker.handed.get(name, ())) for name in ("#1", "#2")), default=0)
 
     # --- the end ---

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.core.append import AppendRequest, AppendResult
 from broker.core.group import Handed
-from broker.core.offsets import DequeueRequest
+from broker.core.offsets import DequeueRequest, TrimRequest
 from db.replication import counts, majority
 from db.replication.log import chain_before
 from myqueue.errors import DuplicateSequenceError
@@ -63,6 +63,15 @@ class Checker:
         self.seen["replicas seeded"] += 1
         self.stored[disk.disk_id] = disk.log.start
         self._agrees(disk, disk.log.start, "R5", "an offered start")
+
+    def trimmed(self, disk: Disk) -> None:
+        """A log begins later: nothing of it was lost that is served, or that is not folded here."""
+        self.seen["logs trimmed"] += 1
+        require(disk.head.start_offset <= self.fold.trim_offset, "R5",
+                f"{disk.disk_id} begins at offset {disk.head.start_offset}, trimmed is what lies below {self.fold.trim_offset}")
+        require(disk.log.start <= disk.head.applied_lsn, "R8",
+                f"{disk.disk_id} begins at {disk.log.start} and has folded up to {disk.head.applied_lsn}")
+        self._agrees(disk, disk.log.start, "R5", "a start")
 
     def _look_at_log(self, disk: Disk) -> None:
         """Entries are looked at from the first one that may be new."""
@@ -162,6 +171,9 @@ class Checker:
                 require(key in self.sequences, "R6", f"sequence {key} is called a duplicate and is not committed")
         if isinstance(request, DequeueRequest) and isinstance(outcome, Handed):
             self._dequeued(request, outcome.offset)
+        if isinstance(request, TrimRequest) and isinstance(outcome, Handed):
+            self.seen["trims acknowledged"] += 1
+            require(self.fold.trim_offset >= request.before_offset, "R6", f"a trim to {request.before_offset} is acknowledged and not committed")
 
     def _dequeued(self, request: DequeueRequest, offset: int | None) -> None:
         handed = self.handed.get(request.consumer, [])

@@ -7,11 +7,11 @@ from typing import Any
 from broker.core.append import AppendRequest as Produce
 from broker.core.append import AppendResult
 from broker.core.group import Handed, Request
-from broker.core.offsets import DequeueRequest
+from broker.core.offsets import DequeueRequest, TrimRequest
 from broker.core.replica import Appointment
 from db.replication import AppendReply, AppendRequest
 from myqueue.errors import MyQueueError
-from myqueue.protocol.chain import MARKER, RECORDS
+from myqueue.protocol.chain import MARKER, RECORDS, TRIM
 from tests.simulation.partitions.broker import Promised, Seed, Status
 from tests.simulation.partitions.disk import Disk
 
@@ -55,6 +55,8 @@ def name_of(request: Request) -> str:
     """A client's request, as its client names it."""
     if isinstance(request, Produce) and request.sequence is not None:
         return f"p{request.sequence.producer_id}/{request.sequence.seq}"
+    if isinstance(request, TrimRequest):
+        return f"trim below {request.before_offset}"
     assert isinstance(request, DequeueRequest)
     return f"{request.consumer}/{request.request_id}"
 
@@ -73,7 +75,7 @@ def outcome_of(outcome: Any) -> str:
 
 
 def log_of(disk: Disk) -> str:
-    """Every entry: m is a marker, r a request's records, o a consumer's offset."""
-    kinds = {MARKER: "m", RECORDS: "r"}
+    """Every entry: m is a marker, r a request's records, o a consumer's offset, t a trim."""
+    kinds = {MARKER: "m", RECORDS: "r", TRIM: "t"}
     entries = (disk.entry(lsn) for lsn in range(disk.log.start, disk.log.end))
     return f"{disk.log.start}|" + " ".join(f"{kinds.get(entry.head.kind, 'o')}@{entry.epoch}" for entry in entries)

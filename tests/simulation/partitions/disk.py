@@ -8,7 +8,7 @@ from dataclasses import replace
 from db.log_store import Head
 from db.replication import AppendPlan, MemoryLog, OfferedStart, ReplicaState, chain_before, epoch_before
 from myqueue.protocol.chain import GENESIS
-from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
@@ -93,7 +93,8 @@ class Disk:
         until = self.head.seeding_until
         if until is not None and self.log.end >= until:
             self.head = replace(self.head, seeding_until=None)
-        if plan.commit is not None:
+            self.commit(max(until, self.head.commit_lsn))
+        if plan.commit is not None and plan.commit > self.head.commit_lsn:
             self.commit(plan.commit)
         self.sync()
 
@@ -107,7 +108,7 @@ class Disk:
         head = self.head
         if head.commit_lsn > head.applied_lsn:
             self.fold_into(self.folded, head.applied_lsn, head.commit_lsn)
-            self.head = replace(head, applied_lsn=head.commit_lsn)
+            self.head = replace(head, applied_lsn=head.commit_lsn, trim_offset=self.folded.trim_offset)
         self.sync()
 
     def sync(self) -> None:
@@ -120,8 +121,14 @@ class Disk:
         self.start = LogEnd(offered.position, offset, offered.epoch, offered.chain, append_time)
         self.folded = state.copy()
         self.head = replace(self.head, promised_epoch=epoch, start_lsn=offered.position, start_offset=offset, end=self.start,
-                            commit_lsn=offered.position, commit_offset=offset, applied_lsn=applied, seeding_until=applied)
+                            commit_lsn=offered.position, commit_offset=offset, applied_lsn=applied, seeding_until=applied,
+                            trim_offset=state.trim_offset)
         self.sync()
+
+    def borders(self) -> list[Border]:
+        """Where this log may begin: behind each request."""
+        ends = (self.entry(lsn) for lsn in range(self.log.start, self.log.end))
+        return [Border(*self.border(entry.head.lsn + 1)[:2]) for entry in ends if entry.request_index == entry.request_count - 1]
 
     def trim(self, lsn: int) -> None:
         """Retention: the log begins at a request's border at or below what is applied."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from broker.core.retention import plan_begin
+from db.log_store import Head
 from db.replication import AppendReply
 from db.replication.log import end_epoch
 from manager.cluster import reassignment
 from manager.cluster.election import Outlook, Replicas
-from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState, ProducerState
 from tests.simulation import mutants as of_managers
 from tests.simulation.mutant import Mutant
-from tests.simulation.partitions.broker import Broker, Waiting
+from tests.simulation.partitions.broker import Broker, Seed, Waiting
 from tests.simulation.partitions.disk import Disk
 from tests.simulation.partitions.world import Kinds
 
@@ -105,6 +107,16 @@ class _BelievesOldAnswers(Broker):
         super().learn(source, replace(reply, epoch=max(reply.epoch, self.disk.head.promised_epoch)))
 
 
+class _SeedsWithoutTheState(Broker):
+    def ask(self, target: int) -> Any:
+        message = super().ask(target)
+        return replace(message, state=LogState(trim_offset=message.state.trim_offset)) if isinstance(message, Seed) else message
+
+
+def _begins_above_what_is_trimmed(head: Head, borders: Iterable[Border], *, kept_from: int) -> Border | None:
+    return plan_begin(replace(head, trim_offset=head.end.offset), borders, kept_from=kept_from)
+
+
 def _no_marker(partition: Any, end: LogEnd, *, epoch: int, append_time: int) -> tuple[list[LogEntry], LogEnd]:
     return [], end
 
@@ -133,8 +145,11 @@ _ALL = (
     Mutant("acknowledgement_without_epoch", "an answer of another epoch is ignored", kinds=Kinds(broker=_BelievesOldAnswers)),
     Mutant("sent_before_the_local_commit", "an entry leaves after its own commit to disk", kinds=Kinds(disk=_SendsBeforeItsCommit)),
     Mutant("any_start_accepted", "a start is taken only above ours and where its border is not held",
-           (("tests.simulation.partitions.broker.accepts_start", of_managers.any_start),)),
+           (("db.replication.start.accepts_start", of_managers.any_start),)),
     Mutant("start_epoch_forgotten", "the epoch before the start is remembered", kinds=Kinds(disk=_ForgetsTheStartEpoch)),
+    Mutant("dropped_though_not_trimmed", "nothing is dropped that is served",
+           (("tests.simulation.partitions.chaos.plan_begin", _begins_above_what_is_trimmed),)),
+    Mutant("seeded_without_the_state", "a start comes with all that is folded", kinds=Kinds(broker=_SeedsWithoutTheState)),
     Mutant("promise_not_durable", "a promise is on disk before the answer", kinds=Kinds(disk=_ForgetsItsPromise)),
     Mutant("no_up_to_date_check", "the furthest log of a majority leads", (("manager.cluster.election.Promise.reach", (0, 0)),)),
     Mutant("election_by_a_minority", "a majority elects", (("manager.cluster.election.has_majority", _anybody),)),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.leader_log import READ_ENTRIES_MIN, LeaderLog
+from broker.leader_log import READ_ENTRIES_MIN, BeginsLaterError, LeaderLog
 from db.log_store import LogStore
 from db.memory_log import MemoryLogStore
 from myqueue.errors import LogFaultError
-from myqueue.protocol.entry import marker_entry, record_entries
+from myqueue.protocol.entry import Border, marker_entry, record_entries
 from tests.support.factories import PARTITION, blocks
 
 EVERYTHING = 1 << 30
@@ -80,3 +80,32 @@ def test_a_missing_entry_is_a_fault():
     assert [entry.head.lsn for entry in log.stored(0, 2, bytes_max=EVERYTHING)] == [0, 1]
     with pytest.raises(LogFaultError, match="lsn 2"):
         log.stored(2, 4, bytes_max=EVERYTHING)
+
+
+def test_what_was_dropped_is_no_damage():
+    """The head says that the log begins later: whoever asks for what is gone is told so, and the log knows its new start."""
+    store = MemoryLogStore()
+    log = filled(store, b"a", b"b", b"c")
+    chain = store.entries(PARTITION, 0, 9, bytes_max=EVERYTHING)[1].chain
+    with store.locked(PARTITION) as held:
+        held.begin_at(Border(2, 1))
+    for ask in (lambda: log.stored(0, 4, bytes_max=EVERYTHING), lambda: log.epoch_at(0)):
+        with pytest.raises(BeginsLaterError):
+            ask()
+    assert (log.start, log.start_epoch, log.start_chain, log.offset_at(2)) == (2, 1, chain, 1)
+    assert [entry.head.lsn for entry in log.stored(2, 4, bytes_max=EVERYTHING)] == [2, 3]
+    store._log(PARTITION).entries = store._log(PARTITION).entries[:1]
+    with pytest.raises(LogFaultError):
+        log.stored(3, 4, bytes_max=EVERYTHING)
+
+
+def test_a_log_that_is_known_to_begin_later_keeps_that():
+    """A head that was read before is of no use."""
+    store = MemoryLogStore()
+    log = filled(store, b"a", b"b")
+    before = store.head(PARTITION)
+    with store.locked(PARTITION) as held:
+        held.begin_at(Border(2, 1))
+    log.begin_at(store.head(PARTITION))
+    log.begin_at(before)
+    assert log.start == 2

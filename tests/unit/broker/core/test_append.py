@@ -6,11 +6,11 @@ import pytest
 
 from broker.core.append import AppendRequest, AppendResult, check_sequence, plan_append
 from broker.core.group import Handed, in_sequence_order, plan_group
-from broker.core.offsets import CommitRequest, DequeueRequest, LogRange
+from broker.core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest
 from myqueue.errors import DuplicateSequenceError, OffsetOutOfRangeError, ProducerFencedError, SequenceGapError
-from myqueue.protocol.chain import MARKER, OFFSET_COMMIT, RECORDS
+from myqueue.protocol.chain import MARKER, OFFSET_COMMIT, RECORDS, TRIM
 from myqueue.protocol.entry import LogEnd, marker_entry
-from myqueue.protocol.fold import ConsumerState, LogState, ProducerState, StoredRequest
+from myqueue.protocol.fold import ConsumerState, HandedOut, LogState, ProducerState, StoredRequest
 from myqueue.protocol.types import ProducerSequence
 from tests.support.factories import PARTITION, blocks, sequence
 
@@ -148,10 +148,32 @@ def test_a_dequeue_keeps_the_generation():
     assert planned.changes.consumers["#1"][:2] == (5, 3)
 
 
-def test_a_consumer_whose_message_was_dropped_is_not_moved():
-    planned = group(DequeueRequest("#1"), state=LogState(consumers={"#1": ConsumerState(2, 0, 5, 5)}), readable=LogRange(5, 10))
-    assert isinstance(planned.outcomes[0], OffsetOutOfRangeError)
-    assert planned.outcomes[0].details == {"offset": 2, "earliest": 5, "latest": 10}
+def test_a_consumer_whose_message_was_dropped_goes_on_at_the_first_that_is_left():
+    """Were it refused, a client of the queue face could never go on: it cannot seek. A repetition of what is gone is told so."""
+    state = LogState(consumers={"#1": ConsumerState(2, 0, 5, 5)}, requests={("#1", "r"): HandedOut(1, 1_999)})
+    planned = group(DequeueRequest("#1"), DequeueRequest("#2"), DequeueRequest("#1", "r"), state=state, readable=LogRange(5, 10))
+    assert planned.outcomes[:2] == [Handed(5), Handed(5)]
+    assert planned.changes.consumers["#1"].next_offset == 6
+    assert isinstance(planned.outcomes[2], OffsetOutOfRangeError)
+    assert planned.outcomes[2].details == {"offset": 1, "earliest": 5, "latest": 10}
+
+
+def test_a_trim_is_an_entry_and_the_requests_behind_it_see_it():
+    """Answered with the first offset left; again, or lower, it writes nothing; above the committed end it is refused, with the bounds."""
+    planned = group(TrimRequest(6), TrimRequest(6), TrimRequest(2), TrimRequest(11), DequeueRequest("#1"), TrimRequest(10), DequeueRequest("#1"))
+    assert planned.outcomes[:3] == [Handed(6)] * 3
+    assert isinstance(planned.outcomes[3], OffsetOutOfRangeError)
+    assert planned.outcomes[3].details == {"offset": 11, "earliest": 6, "latest": 10}
+    assert planned.outcomes[4:] == [Handed(6), Handed(10), Handed(None)]
+    assert [(entry.head.kind, entry.head.record_count, entry.head.base_offset, entry.body) for entry in planned.entries if entry.head.kind == TRIM] \
+        == [(TRIM, 0, 10, b'{"start_offset":6}'), (TRIM, 0, 10, b'{"start_offset":10}')]
+    assert planned.changes.trim_offset == 10
+
+
+def test_a_trim_that_is_not_folded_yet_counts():
+    """Decisions see the folded state and the entries above: the offset never falls."""
+    planned = group(TrimRequest(4), DequeueRequest("#1"), state=LogState(trim_offset=7))
+    assert (planned.outcomes, planned.changes.trim_offset) == ([Handed(7), Handed(7)], 7)
 
 
 def test_offsets_are_set_up_to_the_committed_end():

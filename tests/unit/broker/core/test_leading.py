@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.core.leading import LEASE_SECONDS, Leading
-from db.replication import AppendReply, MemoryLog
+from broker.core.leading import KEPT_ENTRIES_MAX, LEASE_SECONDS, Leading
+from db.replication import AppendReply, Hint, MemoryLog, Refusal
 
 VOTERS = {1: "d1", 2: "d2", 3: "d3"}
 
@@ -117,3 +117,30 @@ def test_who_lacks_something():
     assert not one.lacks(2, of.end)
     assert one.lacks(2, of.end + 1)
     assert not one.lacks(9, of.end)
+
+
+def test_what_a_follower_lacks_is_kept_while_it_is_heard_and_not_too_far_behind():
+    """One that is silent for long, or lacks very much, holds nothing up; nor does one that holds everything."""
+    of = log(1, 1, 2)
+    one = leading(of)
+    kept = {"since": 100.0, "end": of.end}
+    assert one.kept_from(heard_after=90.0, **kept) == 0, "nobody was heard yet"
+    assert one.kept_from(heard_after=101.0, **kept) == 3, "for too long"
+    one.learn(2, matched(2), of, asked_at=110.0)
+    one.learn(3, AppendReply(2, "d3", 3, 1, refusal=Refusal.NO_MATCH, hint=Hint(0, 0)), of, asked_at=120.0)
+    assert one.kept_from(heard_after=105.0, **kept) == 0
+    assert one.kept_from(heard_after=115.0, since=100.0, end=KEPT_ENTRIES_MAX + 1) == KEPT_ENTRIES_MAX + 1
+    one.learn(3, matched(3, by="d3", round=2), of, asked_at=121.0)
+    assert one.kept_from(heard_after=105.0, **kept) == 2
+    assert one.kept_from(heard_after=115.0, **kept) == 3
+
+
+def test_what_others_found_committed_is_known():
+    """Another process of this broker counted it: the commit position follows, and never falls."""
+    of = log(1, 1, 2)
+    one = leading(of)
+    one.is_committed(2)
+    assert (one.commit, one.began) == (2, False)
+    one.is_committed(3)
+    one.is_committed(1)
+    assert (one.commit, one.began) == (3, True)

@@ -56,6 +56,7 @@ TABLE = [
     ("PATCH", "/v1/topics/logs", WRITER), ("DELETE", "/v1/topics/logs", WRITER), ("POST", "/v1/topics/logs/partitions", WRITER),
     ("POST", "/v1/producers", WRITER), ("POST", "/v1/consumers", WRITER), ("POST", "/v1/heartbeats", WRITER), ("GET", "/v1/health", FRESHEST),
     ("GET", "/v1/topics/logs/partitions/0", LEADER), ("POST", "/v1/topics/logs/partitions/0/records", LEADER),
+    ("POST", "/v1/topics/logs/partitions/0/trim", LEADER),
     ("GET", "/v1/topics/logs/partitions/1/records", LEADER), ("PUT", "/v1/topics/logs/partitions/1/offsets/7", LEADER),
     ("HEAD", "/topics", READER), ("OPTIONS", "/topics", READER), ("GET", "/no/such/path", READER), ("PUT", "/no/such/path", WRITER),
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from myqueue.errors import LogFaultError
-from myqueue.protocol.entry import LogEnd, offset_entry, record_entries
-from myqueue.protocol.fold import RECENT_REQUESTS, HandedOut, LogState, OffsetCommit, StoredRequest
+from myqueue.protocol.entry import LogEnd, offset_entry, record_entries, trim_entry
+from myqueue.protocol.fold import RECENT_REQUESTS, HandedOut, LogState, OffsetCommit, StoredRequest, Trim
 from tests.support.factories import PARTITION, blocks, sequence
 
 
@@ -74,3 +74,21 @@ def test_changed_since_names_what_the_fold_changed():
     folded(state, 1, b"a", end=end)
     assert set(state.changed_since(before).producers) == {7, 8}
     assert before.producers[7].last_seq == 0
+
+
+def test_trims_move_the_beginning_and_never_back():
+    """The highest one counts, whatever came last."""
+    state, end = LogState(), LogEnd()
+    for offset in (5, 3):
+        entries, end = trim_entry(PARTITION, end, epoch=1, append_time=9, body=Trim(offset).to_body())
+        state.fold(entries[0].head, 0, entries[0].body)
+    assert (state.trim_offset, state.copy().trim_offset, state.changed_since(LogState()).trim_offset) == (5, 5, 5)
+
+
+def test_the_body_of_a_trim_is_canonical():
+    """One spelling: it is digested. What cannot be read is a fault of the log."""
+    assert Trim(7).to_body() == b'{"start_offset":7}'
+    assert Trim.from_body(b'{"start_offset":7}') == Trim(7)
+    for body in (b"", b"[]", b"{}", b'{"start_offset":null}'):
+        with pytest.raises(LogFaultError):
+            Trim.from_body(body)

@@ -18,6 +18,7 @@ DATA = Path(__file__).parents[3] / "data"
 PINNED = {
     "batch.json": "014d83b31c2fb701ac2e16f1bc60294ca0f545b3dcbb77c6338407010f42c34b",
     "chain.json": "55fdf6426aa0bf09a5523eca84419c22522e85074c2047839f0bdb79240c51bb",
+    "chain_trim.json": "0ce6e2ffa9ccf6375ab08534998b4c9aba2c3b6eb167a88b4365fa9d8f68053c",
     "partitioner.json": "935a51f26557caf78df1462899a681dca03489f1a1e0e519c3c0b8d2a64f1cda",
 }
 
@@ -60,7 +61,7 @@ def test_the_fast_path_packs_the_same_records(case: dict[str, Any]):
     assert [record.value for block in blocks_of(pack_values(values)) for record in records_of(block)] == values
 
 
-@pytest.mark.parametrize("case", cases("chain.json"), ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", [*cases("chain.json"), *cases("chain_trim.json")], ids=lambda case: case["name"])
 def test_chain(case: dict[str, Any]):
     """An entry after this previous chain has exactly this chain."""
     columns = {name: unhex(text) for name, text in case["columns"].items()}

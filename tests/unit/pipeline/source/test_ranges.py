@@ -16,7 +16,7 @@ POSITION = Position(PartitionId(1, 0), 0, 0, 0, bytes(32), 30, 300, 30, 290,
                     (Segment(4, 0, 10, 0, 100, 1000.0, 100.0), Segment(7, 10, 30, 100, 300, 1000.0, 100.0)))
 
 HEAD = {"topic_id": 1, "partition": 0, "start_lsn": 0, "start_offset": 0, "start_epoch": 0, "start_chain": b"", "end_lsn": 3, "end_offset": 9,
-        "commit_lsn": 5, "commit_offset": 9}
+        "commit_lsn": 5, "commit_offset": 9, "trim_offset": 0}
 
 
 def _spans(ranges: list) -> list[tuple[int, int, int]]:
@@ -80,6 +80,14 @@ def test_the_readable_end_never_passes_the_head() -> None:
     for commit_offset, end in ((12, 9), (None, 4), (6, 6)):
         head = {**HEAD, "start_offset": 4, "end_offset": 9, "commit_offset": commit_offset}
         assert OffsetRange(4, end) == positions_of([head], [])[PartitionId(1, 0)].readable
+
+
+def test_what_is_trimmed_is_stored_and_not_readable() -> None:
+    """A trim may lie in the middle of what is stored; the log itself begins where its head says."""
+    for trim_offset, start in ((0, 4), (3, 4), (6, 6), (9, 9)):
+        head = {**HEAD, "start_offset": 4, "trim_offset": trim_offset}
+        position = positions_of([head], [])[PartitionId(1, 0)]
+        assert (OffsetRange(4, 9), OffsetRange(start, 9)) == (position.stored, position.readable)
 
 
 def test_only_numbers_reach_a_statement() -> None:
