@@ -44,7 +44,9 @@ def load_server(cursor: Any) -> tuple[str, int]:
 
 
 def register(cursor: Any, *, cluster_id: str, broker_id: int) -> None:
-    """Keep what a manager answered. Raises RefusedError where this disk belongs to another cluster or broker."""
+    """Keep what a manager answered. Raises RefusedError where this disk belongs to another cluster or broker, or no cluster was named."""
+    if not cluster_id:
+        raise RefusedError("a manager registered this broker and did not say of which cluster")
     cursor.execute(REGISTER, {"cluster_id": cluster_id, "broker_id": broker_id})
     if cursor.rowcount != 1:
         known = load(cursor)

@@ -88,7 +88,7 @@ class Members:
             raise BadRequestError(f"no manager answers at {url}: {error.message}", url=url) from error
         if found.node_id != node_id:
             raise ConflictError(f"manager {found.node_id} listens at {url}, not manager {node_id}")
-        if found.cluster_id not in (None, self._replica.catalogue().cluster_id) or (found.cluster_id is None and found.end_index):
+        if found.cluster_id not in (None, self._replica.cluster_id()) or (found.cluster_id is None and found.end_index):
             raise ConflictError(f"manager {node_id} at {url} belongs to another cluster: it needs an empty database, and must be started with the "
                                 "managers that are there in --managers")
         return found.disk_id

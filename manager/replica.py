@@ -18,7 +18,15 @@ from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.node.transport import Peers
 from myqueue.clock import Clock
-from myqueue.errors import MyQueueError, NotFoundError, NotLeaderError, StaleMetadataError, UnknownConsumerError, UnknownProducerError
+from myqueue.errors import (
+    MyQueueError,
+    NotFoundError,
+    NotLeaderError,
+    StaleMetadataError,
+    UnavailableError,
+    UnknownConsumerError,
+    UnknownProducerError,
+)
 
 T = TypeVar("T")
 REGISTRATIONS_KEPT = 100_000
@@ -139,6 +147,17 @@ class Replica:
             if cached is not None and cached[0] == self._signals.stamp(sig.CATALOGUE):
                 return cached[1]
             return self._load()
+
+    def cluster_id(self) -> str:
+        """Which cluster this is.
+
+        Raises:
+            UnavailableError: the command that founds it is not applied here yet; nothing was done.
+        """
+        known = self.catalogue().cluster_id
+        if not known:
+            raise UnavailableError("this manager does not know its cluster yet; nothing was done", component="manager")
+        return known
 
     def current(self) -> Catalogue:
         """What to route by, with the very index that is applied here as its version."""

@@ -129,7 +129,7 @@ class ManagerService:
             identity = self._brokers.identity(address)
         except MyQueueError as error:
             raise BadRequestError(f"{error.message}", host=address.host, port=address.port) from error
-        ours = self._replica.catalogue().cluster_id
+        ours = self._replica.cluster_id()
         if not isinstance(identity, dict) or "disk_id" not in identity or "broker_id" not in identity:
             raise BadRequestError(f"what listens at {address.host}:{address.port} is not a broker")
         if identity.get("cluster_id") not in (None, ours):
@@ -153,7 +153,7 @@ class ManagerService:
         """A broker presents itself: its id, the same for the same disk."""
         if not self._role.is_write_manager and not forwarded:
             return self._peers.register_broker(self._role.require_leader(), body, timeout_seconds=self._propose_timeout_seconds + 0.5)
-        command = _add_broker(body)
+        command, cluster_id = _add_broker(body), self._replica.cluster_id()
         catalogue = self._replica.catalogue()
         known = {row.disk_id: row.broker_id for row in catalogue.brokers.values()}
         claimed = body.get("broker_id")
@@ -165,7 +165,7 @@ class ManagerService:
         self._book.heard("broker", broker_id)
         with _once_done(f"broker {broker_id} is registered"):
             self._book.flush()  # new partitions may be placed on it from now on
-        return {"broker_id": broker_id, "cluster_id": catalogue.cluster_id}
+        return {"broker_id": broker_id, "cluster_id": cluster_id}
 
     def _replacement(self, command: commands.AddBroker, claimed: int | None) -> commands.ReplaceDisk | None:
         """A disk that is new here, of a broker that is known by its id or address and is silent: its old disk was lost or restored."""

@@ -108,9 +108,9 @@ def test_a_supervisor_that_has_only_just_begun_is_told_to_end(tmp_path: Path, mo
     folder, asked, told, over = DataFolder(tmp_path), threading.Event(), threading.Event(), threading.Event()
     folder.run.mkdir()
 
-    def ask_noted(*arguments: str) -> dict:
+    def ask_noted(folder: DataFolder, command: str, **arguments: object) -> dict:
         try:
-            return ask(*arguments)
+            return ask(folder, command, **arguments)
         finally:
             asked.set()
 

@@ -6,24 +6,20 @@ of waiting and no work.
 
 from __future__ import annotations
 
-import shutil
-import threading
+import subprocess
 from pathlib import Path
 
 REMOVAL_SECONDS = 120.0
-_running: list[threading.Thread] = []
+_running: list[subprocess.Popen[bytes]] = []
 
 
 def remove_later(folder: Path) -> None:
-    """Begin to delete a folder that nobody uses any more. The process does not end before it is gone; a failure ends the thread with its error."""
-    thread = threading.Thread(target=shutil.rmtree, args=(folder,), name=f"removing {folder}")
-    _running.append(thread)
-    thread.start()
+    """Begin to delete a folder that nobody uses any more, in a process of its own: a test may act as another account meanwhile."""
+    _running.append(subprocess.Popen(["rm", "-rf", "--", folder], stdin=subprocess.DEVNULL))
 
 
 def wait_for_removals() -> None:
-    """Until everything begun is gone."""
-    while _running:
-        thread = _running.pop()
-        thread.join(REMOVAL_SECONDS)
-        assert not thread.is_alive(), f"{thread.name} did not end within {REMOVAL_SECONDS:.0f} s"
+    """Until everything begun is gone. Raises AssertionError where something is not."""
+    ended, _running[:] = [*_running], []
+    codes = [process.wait(REMOVAL_SECONDS) for process in ended]
+    assert not any(codes), f"something could not be deleted: {codes}"

@@ -16,6 +16,18 @@ from myqueue.errors import OutcomeUnknownError, UnauthorizedError, UnavailableEr
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
+def _read_request(connection: socket.socket) -> bytes:
+    """The whole of it: what is left unread when the connection is closed resets it, and takes the answer along."""
+    said = b""
+    while b"\r\n\r\n" not in said:
+        said += connection.recv(65_536) or b"\r\n\r\n"
+    head = said.partition(b"\r\n\r\n")[0].lower()
+    length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+    while len(said) < len(head) + 4 + length and (more := connection.recv(65_536)):
+        said += more
+    return said
+
+
 @contextmanager
 def server(answers: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
     """Reads one request per answer, an empty answer breaks the connection; after the last one nobody listens any more."""
@@ -27,7 +39,7 @@ def server(answers: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
         for number, answer in enumerate(answers, 1):
             connection, _ = listening.accept()
             with connection:
-                seen.append(connection.recv(65_536))
+                seen.append(_read_request(connection))
                 if number == len(answers):
                     listening.close()
                 connection.sendall(answer)

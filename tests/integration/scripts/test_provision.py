@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
 PROVISION = Path(__file__).parents[3] / "scripts" / "provision"
+
+
+def escaped(path: object) -> str:
+    """As a word of a shell, also between single quotes of an outer one: the project may lie in a path with a space."""
+    return re.sub(r"([^\w/.-])", r"\\\1", str(path))
+
+
+HERE = escaped(PROVISION)
 TIMEOUT_SECONDS = 30
 
 
 def shell(folder: Path, script: str) -> subprocess.CompletedProcess[str]:
     """Run a script behind ensure.sh, as the provisioning's programs are; ``folder`` is the current one and takes what it keeps."""
     begin = f"""set -euo pipefail
-. {PROVISION}/ensure.sh
+. {HERE}/ensure.sh
 ensure_program=test ensure_lock={folder}/lock ensure_started_folder={folder}/started
 """
     return subprocess.run(["bash", "-c", begin + script], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
@@ -46,7 +55,7 @@ systemctl() {{
 
 
 def run_services(folder: Path, before: str = "") -> subprocess.CompletedProcess[str]:
-    return shell(folder, SERVICES.format(folder=folder, provision=PROVISION) + before + "\nrun_services\n")
+    return shell(folder, SERVICES.format(folder=folder, provision=HERE) + before + "\nrun_services\n")
 
 
 @pytest.mark.parametrize("changed", ["broker.env", "broker.local.env", "myqueue-broker.service", "secret", "current"])
@@ -85,7 +94,7 @@ echo "$venv $release"
 
 
 def names(folder: Path, python: str) -> list[str]:
-    return must(folder, NAMES.format(project=PROVISION.parents[1], provision=PROVISION, python=python)).split()
+    return must(folder, NAMES.format(project=escaped(PROVISION.parents[1]), provision=HERE, python=python)).split()
 
 
 def test_another_python_of_the_machine_makes_packages_and_release_anew(tmp_path: Path):
@@ -121,7 +130,7 @@ echo "$calls" >{folder}/calls
 
 
 def restore(folder: Path, cut: int = 0) -> int:
-    return shell(folder, RESTORE.format(folder=folder, provision=PROVISION, cut=cut)).returncode
+    return shell(folder, RESTORE.format(folder=folder, provision=HERE, cut=cut)).returncode
 
 
 def server_of(folder: Path) -> Path:
@@ -173,7 +182,7 @@ def test_a_second_restore_does_not_throw_the_old_data_away(tmp_path: Path):
 def test_two_runs_are_kept_apart_and_a_killed_one_leaves_no_lock(tmp_path: Path):
     """A script that the holder calls has the lock already; a server that it starts has not."""
     killed = shell(tmp_path, f"""ensure_alone
-bash -c 'set -euo pipefail; . {PROVISION}/ensure.sh; ensure_lock={tmp_path}/lock; ensure_lock_seconds=0; ensure_alone' && echo has it
+bash -c 'set -euo pipefail; . {HERE}/ensure.sh; ensure_lock={tmp_path}/lock; ensure_lock_seconds=0; ensure_alone' && echo has it
 unlocked bash -c 'sleep 300 >/dev/null 2>&1 & echo $! >server'
 kill -9 $$""")
     try:
@@ -181,7 +190,7 @@ kill -9 $$""")
         assert "" == must(tmp_path, "ensure_lock_seconds=0 ensure_alone; ensure_alone")
     finally:
         subprocess.run(["kill", (tmp_path / "server").read_text().strip()], check=True, timeout=10)
-    held = shell(tmp_path, f"ensure_alone; bash -c '. {PROVISION}/ensure.sh; ensure_lock={tmp_path}/lock; ensure_lock_seconds=0; ensure_alone' 8>&-")
+    held = shell(tmp_path, f"ensure_alone; bash -c '. {HERE}/ensure.sh; ensure_lock={tmp_path}/lock; ensure_lock_seconds=0; ensure_alone' 8>&-")
     assert (1, True) == (held.returncode, "FAILED: another run is at work on this machine" in held.stderr)
 
 

@@ -12,6 +12,11 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 COMMAND = ROOT / "scripts" / "vbox" / "cluster.sh"
 TIMEOUT_SECONDS = 55
+KEYGEN = '''while [ $# -gt 0 ]; do
+    case $1 in -R) exit 0 ;; -f) file=$2 ;; esac
+    shift
+done
+echo "a private key" >"$file" && echo "ssh-ed25519 AAAA myqueue" >"$file.pub"'''
 STAND_INS = {"VBoxManage": "vboxmanage.py", "ssh": "ssh.py"}
 
 
@@ -34,6 +39,7 @@ class Computer:
         for name, file in STAND_INS.items():
             self._tool(tools / name, f'exec "{sys.executable}" -I -S "{Path(__file__).with_name(file)}" "$@"')
         self._tool(tools / "uname", f'case $1 in -s) echo {system} ;; -m) echo {machine} ;; esac')
+        self._tool(tools / "ssh-keygen", KEYGEN)
         self._tool(tools / "vm_stat", 'echo "Mach Virtual Memory Statistics: (page size of 4096 bytes)"; echo "Pages free:          9000000."')
         self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "FAKE_VBOX": str(self.world_folder),
                             "MYQUEUE_VBOX_HOME": str(self.home), "MYQUEUE_VBOX_WAIT_SECONDS": "0",

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from db.metadata_store import CatalogueRows
 from manager.node import signals as sig
 from manager.node.role import Role
 from manager.node.signals import Signals
 from manager.raft.state import Contact
 from manager.replica import Replica
-from myqueue.errors import NotLeaderError
+from myqueue.errors import NotLeaderError, UnavailableError
 from myqueue.service.wakeups import Wakeups
 from myqueue.testing import ManualClock
 
@@ -25,8 +26,13 @@ class Store:
 
     index = 5
 
+    cluster_id: str | None = None
+
     def applied_index(self) -> int:
         return self.index
+
+    def catalogue(self) -> CatalogueRows:
+        return CatalogueRows(self.cluster_id, self.index, (), (), (), ())
 
 
 class Applying(Signals):
@@ -49,9 +55,18 @@ class Applying(Signals):
 @pytest.fixture
 def manager() -> SimpleNamespace:
     clock, store = ManualClock(), Store()
-    role, signals, peers = Role(1, clock, leader_kept_seconds=KEPT_SECONDS), Applying(store), SimpleNamespace()
+    role, signals, peers = Role(1, clock, leader_kept_seconds=KEPT_SECONDS), Applying(store), SimpleNamespace(follow=lambda members: None)
     replica = Replica(store, role=role, peers=peers, signals=signals, clock=clock, wait_seconds=2.0)  # type: ignore[arg-type]
     return SimpleNamespace(clock=clock, store=store, role=role, signals=signals, peers=peers, replica=replica)
+
+
+def test_nobody_is_told_of_a_cluster_that_is_not_founded_here_yet(manager: SimpleNamespace) -> None:
+    """A leader may be asked before it has applied the log's first command: whoever registered with an empty name would belong nowhere."""
+    with pytest.raises(UnavailableError, match="does not know its cluster yet; nothing was done"):
+        manager.replica.cluster_id()
+    manager.store.cluster_id = "c1"
+    manager.signals.give(sig.CATALOGUE)
+    assert manager.replica.cluster_id() == "c1"
 
 
 def test_an_index_is_waited_for_during_an_election_too(manager: SimpleNamespace) -> None:
