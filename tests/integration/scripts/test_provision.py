@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -189,7 +191,7 @@ kill -9 $$""")
         assert (-9, "has it\n") == (killed.returncode, killed.stdout), killed.stderr
         assert "" == must(tmp_path, "ensure_lock_seconds=0 ensure_alone; ensure_alone")
     finally:
-        subprocess.run(["kill", (tmp_path / "server").read_text().strip()], check=True, timeout=10)
+        os.kill(int((tmp_path / "server").read_text()), signal.SIGTERM)
     held = shell(tmp_path, f"ensure_alone; bash -c '. {HERE}/ensure.sh; ensure_lock={tmp_path}/lock; ensure_lock_seconds=0; ensure_alone' 8>&-")
     assert (1, True) == (held.returncode, "FAILED: another run is at work on this machine" in held.stderr)
 
