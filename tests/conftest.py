@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from myqueue.errors import ConfigurationError
+from myqueue.supervisor.ports import PortKeeper
 from tests.support.long import LONG
 from tests.support.removal import wait_for_removals
 
@@ -81,6 +82,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if seconds:
         longest_first = sorted(seconds.items(), key=lambda one: -one[1])
         terminalreporter.write_line("seconds of tests: " + ", ".join(f"{tier} {taken:.0f}" for tier, taken in longest_first))
+
+
+@pytest.fixture
+def keeper() -> Iterator[PortKeeper]:
+    """Picks ports that are a test's own until it ends."""
+    with PortKeeper() as keeper:
+        yield keeper
 
 
 @pytest.fixture(scope="session")

@@ -136,13 +136,14 @@ class Cluster:
         self._end_leftovers()
         if self._server_url:
             server_parts(self._server_url)  # before there is a folder that belongs to it
-        saved = self.folder.prepare(self._wanted())
-        try:
-            self._spawn(saved, attached=attached)
-            self._await_ready(self.names(), timeout_seconds)
-        except BaseException:
-            self.down()
-            raise
+        with self.folder.keeper:  # until the supervisor keeps them
+            saved = self.folder.prepare(self._wanted())
+            try:
+                self._spawn(saved, attached=attached)
+                self._await_ready(self.names(), timeout_seconds)
+            except BaseException:
+                self.down()
+                raise
 
     def down(self, timeout_seconds: float = DOWN_SECONDS, *, lasting: bool = True) -> None:
         """End everything cleanly, what a killed supervisor left behind included; nothing happens if it is down.
@@ -208,7 +209,7 @@ class Cluster:
         self._saved()
         if not self.folder.is_supervised():
             raise ConfigurationError(f"the cluster in {self.data} is down: start it by 'up'")
-        with self.folder.one_grows():
+        with self.folder.one_grows(), self.folder.keeper:
             saved, answer = self._saved(), ask(self.folder, "status")
             if answer["phase"] != "running" or answer.get("is_growing", True):
                 raise ConfigurationError(f"the cluster in {self.data} is {answer['phase']}, and cannot grow just now")

@@ -15,7 +15,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import stat
 import time
 from collections.abc import Collection, Iterator
@@ -25,15 +24,13 @@ from typing import IO, Any
 
 from ..errors import ConfigurationError
 from .plan import Places, pgpass
+from .ports import PortKeeper, is_free
 from .spec import EXTERNAL, HOST, ClusterSpec
 
 VERSION = 1
 HOME_BELOW_ROOT = Path("/var/lib/myqueue")
 SECRET_BYTES = 32
 OURS = frozenset({"secrets", "logs", "run", "postgres"})  # what an interrupted first start may have left
-# Below the ports that outgoing connections are given (32768 and up), so that a stopped node's port is still free later.
-PORTS = range(15_000, 32_000)
-PORT_TRIES = 200
 LOG_BYTES_MAX = 16 * 2**20
 # Whoever asks whether there is a supervisor holds its lock for a moment: a supervisor that starts tries again.
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 40, 0.05
@@ -70,6 +67,7 @@ class DataFolder:
         self.pgpass_file, self.secret_file = self.secrets / "pgpass", self.secrets / "cluster.secret"
         self._saved_file, self._lock_file = self.path / "cluster.json", self.run / "supervisor.lock"
         self._growth_file = self.run / "growth.lock"
+        self.keeper = PortKeeper()  # keeps what prepare and grow pick until it is told to let go
 
     # --- what is kept ---
 
@@ -101,8 +99,8 @@ class DataFolder:
             wanted.grown_from(before.spec)
         spec = wanted or (before.spec if before else ClusterSpec())
         kept = before.ports if before else {}
-        balancer_ports = _balancer_ports(spec, before, taken=kept.values())  # ports are known to be free before anything is made
-        ports = _node_ports(spec, kept, taken=balancer_ports)
+        balancer_ports = _balancer_ports(spec, before, self.keeper, taken=kept.values())  # ports are known to be free before anything is made
+        ports = _node_ports(spec, kept, self.keeper, taken=balancer_ports)
         self._make()
         saved = before or Saved(secrets.token_hex(6), spec, "")
         saved = replace(saved, spec=spec, ports=ports, balancer_ports=balancer_ports,
@@ -123,7 +121,7 @@ class DataFolder:
         ports = dict(saved.ports)
         for name in (*spec.postgres_names(), *spec.database_nodes()):
             if name not in ports:
-                ports[name] = pick_port({*ports.values(), *saved.balancer_ports})
+                ports[name] = self.keeper.pick({*ports.values(), *saved.balancer_ports})
         grown = replace(saved, spec=spec, ports=ports)
         _write_whole(self._saved_file, json.dumps(grown.to_json(), indent=1) + "\n")
         return grown
@@ -259,42 +257,19 @@ def _write_whole(path: Path, text: str) -> None:
     making.replace(path)
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def pick_port(taken: Collection[int] = ()) -> int:
-    """A port that nobody listens on at this moment, and none of those taken.
-
-    Raises:
-        ConfigurationError: none was found.
-    """
-    for _ in range(PORT_TRIES):
-        port = secrets.choice(PORTS)  # never seeded: two that pick at the same moment do not pick the same
-        if port not in taken and _is_free(port):
-            return port
-    raise ConfigurationError(f"no free port found between {PORTS.start} and {PORTS.stop}")
-
-
-def _node_ports(spec: ClusterSpec, before: dict[str, int], *, taken: Collection[int]) -> dict[str, int]:
+def _node_ports(spec: ClusterSpec, before: dict[str, int], keeper: PortKeeper, *, taken: Collection[int]) -> dict[str, int]:
     ports: dict[str, int] = {}
     for name in (*spec.postgres_names(), *spec.database_nodes()):
-        kept = before.get(name)
-        ports[name] = kept if kept and _is_free(kept) else pick_port({*taken, *before.values(), *ports.values()})
+        last = before.get(name)
+        ports[name] = last if last and is_free(last) else keeper.pick({*taken, *before.values(), *ports.values()})
     return ports
 
 
-def _balancer_ports(spec: ClusterSpec, before: Saved | None, *, taken: Collection[int]) -> tuple[int, ...]:
-    kept = list(before.balancer_ports) if before and before.spec.ports == spec.ports else [0] * len(spec.ports)
+def _balancer_ports(spec: ClusterSpec, before: Saved | None, keeper: PortKeeper, *, taken: Collection[int]) -> tuple[int, ...]:
+    last_ports = list(before.balancer_ports) if before and before.spec.ports == spec.ports else [0] * len(spec.ports)
     ports: list[int] = []
-    for wanted, last in zip(spec.ports, kept, strict=True):
-        if wanted and not _is_free(wanted):
+    for wanted, last in zip(spec.ports, last_ports, strict=True):
+        if wanted and not is_free(wanted):
             raise ConfigurationError(f"port {wanted} on {HOST} is taken by another program: choose another by --port")
-        ports.append(wanted or (last if last and _is_free(last) else pick_port({*taken, *ports})))
+        ports.append(wanted or (last if last and is_free(last) else keeper.pick({*taken, *ports})))
     return tuple(ports)

@@ -58,6 +58,7 @@ class Supervisor:
                 selector.register(self._attached_to, selectors.EVENT_READ, self._starter_said)
             control = ControlServer(selector, self._clock, self._answer)
             self._folder.failure_file.unlink(missing_ok=True)
+            self._keep_ports()
             control.announce(self._folder)
             self._start_stage()
             try:
@@ -71,7 +72,14 @@ class Supervisor:
                     node.kill()
                 self._folder.control_file.unlink(missing_ok=True)
                 control.close()
+                self._folder.keeper.let_go()
         return 1 if self._failed else 0
+
+    def _keep_ports(self) -> None:
+        """For nodes that are down: what else starts on this machine meanwhile picks other ports."""
+        saved = self._folder.load()
+        if saved is not None:
+            self._folder.keeper.keep([*saved.ports.values(), *saved.balancer_ports])
 
     # --- what is asked for ---
 
@@ -121,6 +129,7 @@ class Supervisor:
             if known is not None and not (spec.once and known.state in (DONE, DOWN)):
                 raise ConfigurationError(f"there is a node {spec.name} already")
         self._growth_failure = None
+        self._keep_ports()
         nodes = [self._new_node(spec) for spec in specs]
         self._nodes.update({node.spec.name: node for node in nodes})
         self._growing = [[node for node in nodes if node.spec.stage == stage] for stage in sorted({spec.stage for spec in specs})]

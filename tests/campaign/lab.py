@@ -49,12 +49,12 @@ class Lab:
         spec = shape.spec
         bare = Cluster(folder / "data", spec)
         saved = bare.folder.prepare(spec)
+        self._keeper = bare.folder.keeper  # of the nodes' ports, until their supervisor keeps them: no relay may get one
         self.nodes = Nodes(spec.broker_names(), spec.manager_names(), spec.postgres_names())
         self._clock_folder = folder / "clocks"
         self._clock_folder.mkdir(exist_ok=True)
-        taken = {*saved.ports.values(), *saved.balancer_ports}  # nobody listens there yet
-        self._ports = {name: switchboard.add(name, port, taken=taken) for name, port in _service_ports(saved).items()}
-        self._database_ports = {name: switchboard.add(f"{name}.database", saved.ports[spec.postgres_of(name)], taken=taken)
+        self._ports = {name: switchboard.add(name, port) for name, port in _service_ports(saved).items()}
+        self._database_ports = {name: switchboard.add(f"{name}.database", saved.ports[spec.postgres_of(name)])
                                 for name in spec.database_nodes()}
         places = bare.folder.places(saved, None)
         login = f"{places.prefix}_owner:{quote(places.owner_password, safe='')}"
@@ -80,9 +80,10 @@ class Lab:
         return f"http://{HOST}:{_service_ports(self._saved)[name]}"
 
     def up(self) -> None:
-        self.cluster.up()
+        with self._keeper:
+            self.cluster.up()
         after = self.cluster.folder.load()
-        assert after is not None and after.ports == self._saved.ports, "somebody took a port meanwhile: start again"
+        assert after is not None and after.ports == self._saved.ports, "somebody took a port that was kept"
 
     # --- nodes, without waiting for them to be ready ---
 

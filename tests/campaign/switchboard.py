@@ -13,13 +13,13 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Collection, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from myqueue.supervisor.folder import pick_port
 from myqueue.supervisor.plan import MARK
+from myqueue.supervisor.ports import PortKeeper
 from tests.campaign.schedule import ANYONE
 
 T = TypeVar("T")
@@ -27,7 +27,6 @@ HOST = "127.0.0.1"
 CHUNK_BYTES = 1 << 16
 CHUNKS_UNDER_WAY_MAX = 64
 POLL_SECONDS = 0.02
-PORT_TRIES = 200
 CALL_SECONDS = 10.0
 CLOSE_SECONDS = 0.05
 CLIENTS = "clients"
@@ -85,28 +84,19 @@ class Switchboard:
         self._owners = _Owners()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = False
+        self._keeper = PortKeeper()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="switchboard", daemon=True)
         self._thread.start()
 
     # --- relays ---
 
-    def add(self, name: str, target_port: int, *, taken: Collection[int] = ()) -> int:
-        """Put a relay before a node's port; the port to call instead.
-
-        Args:
-            taken: ports that nobody may listen on yet, but that are meant for others: a relay there would speak for the wrong node.
-        """
-        relay = _Relay(name, target_port, 0)
-        for _ in range(PORT_TRIES):
-            relay.port = pick_port({target_port, *taken})
-            try:
-                self._run(self._open(relay))
-            except OSError:  # taken
-                continue
-            self._relays[name] = relay
-            return relay.port
-        raise OSError("no free port was found for a relay")
+    def add(self, name: str, target_port: int) -> int:
+        """Put a relay before a node's port; the port to call instead."""
+        relay = _Relay(name, target_port, self._keeper.pick())
+        self._run(self._open(relay))
+        self._relays[name] = relay
+        return relay.port
 
     def refuse(self, name: str) -> None:
         """The node is down: nobody listens any more, and what was open is reset."""
@@ -126,6 +116,7 @@ class Switchboard:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CALL_SECONDS)
         self._loop.close()
+        self._keeper.let_go()
 
     # --- rules ---
 

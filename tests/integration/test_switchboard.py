@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from myqueue.supervisor.folder import pick_port
 from myqueue.supervisor.plan import MARK
+from myqueue.supervisor.ports import PortKeeper
 from tests.campaign.switchboard import CLIENTS, CUT, LOSE_REPLY, RESET_IN_REPLY, SLOW, Rule, Switchboard
 
 HOST = "127.0.0.1"
@@ -59,12 +59,14 @@ def board() -> Iterator[Switchboard]:
         yield board
 
 
-def test_a_relay_never_listens_where_another_node_is_to_listen(board: Switchboard, echo: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chosen ports of nodes that are not up yet look free."""
-    meant_for_others = pick_port()
-    draws = iter([meant_for_others, pick_port({meant_for_others})])
+def test_a_relay_never_listens_where_another_node_is_to_listen(board: Switchboard, keeper: PortKeeper, echo: int,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kept ports of nodes that are not up yet."""
+    meant_for_others, free = keeper.pick(), keeper.pick()
+    keeper.let_go([free])
+    draws = iter([meant_for_others, free])
     monkeypatch.setattr(secrets, "choice", lambda _ports: next(draws))
-    assert board.add("broker-1", echo, taken={meant_for_others}) != meant_for_others
+    assert board.add("broker-1", echo) == free
 
 
 def dial(port: int, timeout_seconds: float = 5.0) -> socket.socket:

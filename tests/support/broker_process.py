@@ -14,7 +14,7 @@ from typing import Any
 import requests
 
 from myqueue.protocol import routes
-from myqueue.supervisor.folder import pick_port
+from myqueue.supervisor.ports import PortKeeper
 
 from .forked import ForkedProcess
 from .waiting import wait_until
@@ -24,7 +24,8 @@ class BrokerProcess:
     """One broker. ``call`` speaks JSON with it."""
 
     def __init__(self, database_url: str, managers: str, *, arguments: tuple[str, ...] = (), faults: str = "") -> None:
-        self.port = pick_port()
+        self._keeper = PortKeeper()
+        self.port = self._keeper.pick()
         self.url = f"http://127.0.0.1:{self.port}"
         self.http = requests.Session()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in stop
@@ -83,6 +84,7 @@ class BrokerProcess:
                 self.kill()
                 raise AssertionError(f"the broker did not stop:\n{self.log}") from None
         self._log.close()
+        self._keeper.let_go()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 
 import requests
 
-from myqueue.supervisor.folder import pick_port
+from myqueue.supervisor.ports import PortKeeper
 from tests.support.forked import ForkedProcess
 from tests.support.waiting import wait_until
 
@@ -154,8 +154,9 @@ class ManagerCluster:
 @contextmanager
 def manager_cluster(postgres: Any, *, managers: int = 3, flags: tuple[str, ...] = ()) -> Iterator[ManagerCluster]:
     """Managers with empty databases, not started yet; stopped and gone afterwards."""
-    urls = {node_id: f"http://127.0.0.1:{pick_port()}" for node_id in range(1, managers + 1)}
     with ExitStack() as stack:
+        keeper = stack.enter_context(PortKeeper())
+        urls = {node_id: f"http://127.0.0.1:{keeper.pick()}" for node_id in range(1, managers + 1)}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="myqueue-managers-")))
         databases = {node_id: stack.enter_context(postgres.database("manager")) for node_id in urls}
         cluster = ManagerCluster([ManagerProcess(node_id, urls, databases[node_id], folder, flags) for node_id in urls])

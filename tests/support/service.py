@@ -13,7 +13,7 @@ from pathlib import Path
 
 import requests
 
-from myqueue.supervisor.folder import pick_port
+from myqueue.supervisor.ports import PortKeeper
 from tests.support.forked import ForkedProcess
 from tests.support.waiting import wait_until
 
@@ -75,10 +75,11 @@ class Service:
 @contextmanager
 def service(module: str, *arguments: str, port: int | None = None, extra: Mapping[str, str] = {}, ready: str = "/livez") -> Iterator[Service]:
     """Run ``python -m module --port … arguments`` until the block ends; it is ready when it begins."""
-    at = port or pick_port()
-    running = Service(module, ["--port", str(at), *arguments], port=at, extra=extra)
-    try:
-        wait_until(lambda: running.answers(ready), timeout_seconds=20, what=f"{module} to answer {ready}")
-        yield running
-    finally:
-        running.end()
+    with PortKeeper() as keeper:
+        at = port or keeper.pick()
+        running = Service(module, ["--port", str(at), *arguments], port=at, extra=extra)
+        try:
+            wait_until(lambda: running.answers(ready), timeout_seconds=20, what=f"{module} to answer {ready}")
+            yield running
+        finally:
+            running.end()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import requests
 
-from myqueue.supervisor.folder import pick_port
+from myqueue.supervisor.ports import PortKeeper
 from tests.support.service import service
 from tests.support.upstream import FakeCluster
 from tests.support.waiting import wait_until
 
 
-def test_it_listens_on_several_ports_and_every_worker_serves(cluster: FakeCluster) -> None:
-    first, second = pick_port(), pick_port()
+def test_it_listens_on_several_ports_and_every_worker_serves(cluster: FakeCluster, keeper: PortKeeper) -> None:
+    first, second = keeper.pick(), keeper.pick()
     with service("load_balancer", "--managers", cluster.managers[1].url, "--port", f"{first},{second}", "--workers", "2", port=first) as running:
         wait_until(lambda: running.answers("/readyz"), what="the table")
         for port in (first, second):

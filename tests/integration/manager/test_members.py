@@ -17,7 +17,7 @@ from db.engine import libpq_url, make_engine
 from db.migrate import migrate
 from db.wal_store import WalStore
 from manager.raft.messages import VoteRequest
-from myqueue.supervisor.folder import pick_port
+from myqueue.supervisor.ports import PortKeeper
 from tests.support.managers import ManagerCluster, ManagerProcess, manager_cluster
 from tests.support.waiting import wait_until
 from tests.support.wal_desk import WalDesk
@@ -202,10 +202,10 @@ def test_an_older_copy_under_a_running_manager_becomes_another_disk_at_once(clus
 
 
 @pytest.mark.timeout(120)
-def test_managers_are_added_and_removed_one_at_a_time(cluster: ManagerCluster, postgres: Any, tmp_path: Path) -> None:
+def test_managers_are_added_and_removed_one_at_a_time(cluster: ManagerCluster, postgres: Any, tmp_path: Path, keeper: PortKeeper) -> None:
     """Asked for at any manager: a new one gets the log, then a vote, counts, and leaves again; what cannot be is refused in a sentence."""
     reader = cluster.reads[0]
-    urls = {manager.node_id: manager.url for manager in cluster.managers} | {4: f"http://127.0.0.1:{pick_port()}"}
+    urls = {manager.node_id: manager.url for manager in cluster.managers} | {4: f"http://127.0.0.1:{keeper.pick()}"}
     with postgres.database("manager") as database_url:
         added = ManagerProcess(4, urls, database_url, tmp_path, FAST)
         body = {"node_id": 4, "url": added.url}
@@ -253,12 +253,12 @@ def test_of_votes_asked_at_the_same_time_each_term_has_one_grant(postgres: Any) 
                 engine.dispose()
 
 
-def test_a_manager_does_not_start_on_a_database_that_is_not_durable(postgres: Any, tmp_path: Path) -> None:
+def test_a_manager_does_not_start_on_a_database_that_is_not_durable(postgres: Any, tmp_path: Path, keeper: PortKeeper) -> None:
     """It says which setting, and what for."""
     with postgres.database("manager") as url:
         with administering(postgres) as run:
             run("ALTER DATABASE {} SET synchronous_commit = off", name_of(url))
-        manager = ManagerProcess(1, {1: f"http://127.0.0.1:{pick_port()}"}, url, tmp_path)
+        manager = ManagerProcess(1, {1: f"http://127.0.0.1:{keeper.pick()}"}, url, tmp_path)
         manager.start()
         try:
             assert manager.process is not None

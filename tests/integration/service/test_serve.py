@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from myqueue.service.gunicorn_worker import HEAD_SECONDS_MAX
-from myqueue.supervisor.folder import pick_port
+from myqueue.supervisor.ports import PortKeeper
 from tests.support.raw_http import RawConnection
 from tests.support.service import Service, run_to_end, service
 from tests.support.waiting import wait_until
@@ -38,15 +38,15 @@ def test_a_taken_port_is_one_clear_sentence() -> None:
     assert (1, "", f"frame: cannot listen on 127.0.0.1:{port}: Address already in use\n") == (code, out, err)
 
 
-def test_an_address_that_others_can_reach_is_refused() -> None:
-    code, _, err = run_to_end(["-m", FRAME, "--port", str(pick_port()), "--host", "0.0.0.0"])
+def test_an_address_that_others_can_reach_is_refused(keeper: PortKeeper) -> None:
+    code, _, err = run_to_end(["-m", FRAME, "--port", str(keeper.pick()), "--host", "0.0.0.0"])
     assert 1 == code
     assert err.startswith("frame: --host 0.0.0.0 can be reached by other machines")
     assert 1 == err.count("\n")
 
 
-def test_a_fault_point_outside_test_mode_stops_the_start() -> None:
-    code, _, err = run_to_end(["-m", FRAME, "--port", str(pick_port())], extra={"MYQUEUE_FAULT": "here"})
+def test_a_fault_point_outside_test_mode_stops_the_start(keeper: PortKeeper) -> None:
+    code, _, err = run_to_end(["-m", FRAME, "--port", str(keeper.pick())], extra={"MYQUEUE_FAULT": "here"})
     assert (1, "frame: MYQUEUE_FAULT is for tests: it needs MYQUEUE_TEST_MODE=1\n") == (code, err)
 
 

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from myqueue.supervisor import ClusterSpec
-from myqueue.supervisor import folder as folder_module
-from myqueue.supervisor.folder import PORTS, DataFolder, pick_port
+from myqueue.supervisor import ports as ports_module
+from myqueue.supervisor.folder import DataFolder
+from myqueue.supervisor.ports import PortKeeper
 
 SPEC = ClusterSpec(brokers=3, managers=3, ports=(0, 0))
 
 
-def test_no_two_nodes_get_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[DataFolder]:
+    folder = DataFolder(tmp_path / "data")
+    with folder.keeper:
+        yield folder
+
+
+def test_no_two_nodes_get_the_same_port(folder: DataFolder, keeper: PortKeeper, monkeypatch: pytest.MonkeyPatch):
     """Where hardly more ports are to be had than there are nodes, the balancer's are none of the others', also after growth."""
-    first = pick_port()
-    monkeypatch.setattr(folder_module, "PORTS", range(first, first + 14))
-    saved = DataFolder(tmp_path / "data").prepare(SPEC)
+    first = keeper.pick()
+    keeper.let_go()
+    monkeypatch.setattr(ports_module, "PORTS", range(first, first + 14))
+    saved = folder.prepare(SPEC)
     ports = [*saved.ports.values(), *saved.balancer_ports]
     assert len(ports) == len(set(ports)) == 9, "postgres, three managers, three brokers and two of the balancer"
-    grown = DataFolder(tmp_path / "data").prepare(ClusterSpec(brokers=4, managers=3, ports=(0, 0)))
+    grown = folder.prepare(ClusterSpec(brokers=4, managers=3, ports=(0, 0)))
     assert len({*grown.ports.values(), *grown.balancer_ports}) == 10
 
 
-def test_programs_that_start_with_the_same_seed_pick_different_ports():
-    """Two test runs side by side begin with the same seed."""
-    def picked() -> list[int]:
-        random.seed(7)
-        return [pick_port() for _ in range(5)]
+def test_ports_stay_the_same_where_they_are_free(folder: DataFolder):
+    assert folder.prepare(SPEC).ports == folder.prepare(SPEC).ports
 
-    first, second = picked(), picked()
-    assert first != second
-    assert {*first, *second} <= {*PORTS}
+
+def test_two_clusters_that_are_not_up_yet_get_different_ports(folder: DataFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As when both are started at the same moment."""
+    saved = folder.prepare(SPEC)
+    draws = iter([port + step for port in saved.ports.values() for step in (0, 1, 2, 3)])
+    monkeypatch.setattr(ports_module.secrets, "choice", lambda _ports: next(draws))
+    other = DataFolder(tmp_path / "other")
+    with other.keeper:
+        assert not {*other.prepare(SPEC).ports.values()} & {*saved.ports.values(), *saved.balancer_ports}

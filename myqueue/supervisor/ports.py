@@ -1,0 +1,90 @@
+"""Ports for nodes: who picks one keeps it until the node listens, so that no other program that picks by the same rule gets it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import sys
+from collections.abc import Collection, Iterable
+
+from ..errors import ConfigurationError
+from .spec import HOST
+
+# Below the ports that outgoing connections are given (32768 and up), so that a stopped node's port is still free later.
+PORTS = range(15_000, 32_000)
+PORT_TRIES = 200
+CAN_KEEP = sys.platform == "linux"  # elsewhere a bound socket would keep the node itself from listening
+
+
+class PortKeeper:
+    """Ports kept by this process for nodes that may not be up.
+
+    A kept port has a socket that is bound to it and does not listen. The node can listen beside it (both allow the address to be
+    shared, which Linux grants as long as only one listens); whoever else picks a port tries to bind it for itself alone, and is refused.
+    """
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, socket.socket] = {}
+
+    def pick(self, taken: Collection[int] = ()) -> int:
+        """A port that nobody listens on and nobody keeps, and none of those taken; kept from now on.
+
+        Raises:
+            ConfigurationError: none was found.
+        """
+        for _ in range(PORT_TRIES):
+            port = secrets.choice(PORTS)  # never seeded: two that pick at the same moment do not pick the same
+            if port in taken:
+                continue
+            with contextlib.suppress(OSError):  # taken: another one
+                self._keep(port, _bound(port, shared=False))
+                return port
+        raise ConfigurationError(f"no free port found between {PORTS.start} and {PORTS.stop}")
+
+    def keep(self, ports: Iterable[int]) -> None:
+        """Keep ports that were picked before, also beside others who keep them. One that somebody listens on is left: its node will say so."""
+        for port in ports:
+            if port not in self._sockets:
+                with contextlib.suppress(OSError):
+                    self._keep(port, _bound(port, shared=True))
+
+    def let_go(self, ports: Collection[int] | None = None) -> None:
+        """Keep these, or all, no longer."""
+        for port in list(self._sockets if ports is None else ports):
+            kept = self._sockets.pop(port, None)
+            if kept is not None:
+                kept.close()
+
+    def _keep(self, port: int, bound: socket.socket) -> None:
+        if not CAN_KEEP:
+            bound.close()
+            return
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._sockets[port] = bound
+
+    def __enter__(self) -> PortKeeper:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.let_go()
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port; it may be kept."""
+    try:
+        _bound(port, shared=True).close()
+    except OSError:
+        return False
+    return True
+
+
+def _bound(port: int, *, shared: bool) -> socket.socket:
+    bound = socket.socket()
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, shared)
+        bound.bind((HOST, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
