@@ -6,6 +6,8 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import requests
@@ -106,18 +108,13 @@ def test_a_paused_leader_acknowledges_nothing_after_another_was_elected(group: R
 def test_two_dequeues_at_once_get_two_messages(group: Replicas):
     for number in range(8):
         group.send(f"m{number}")
-    offsets: list[int] = []
 
-    def dequeue() -> None:
-        answer = requests.post(group.brokers[1].url + group.dequeue, json={"consumer": "#7"}, timeout=15).json()
-        offsets.append(answer["offset"])
+    def dequeue(_number: int) -> Any:
+        return requests.post(group.brokers[1].url + group.dequeue, json={"consumer": "#7"}, timeout=15).json()
 
-    threads = [threading.Thread(target=dequeue) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert sorted(offsets) == list(range(8))
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(dequeue, range(8)))
+    assert sorted(answer.get("offset", -1) for answer in answers) == list(range(8)), answers
     assert group.brokers[1].call("POST", group.dequeue, {"consumer": "#7"}) == {"empty": True}
 
 
