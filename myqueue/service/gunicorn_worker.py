@@ -58,8 +58,13 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
                 listener.close()
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """When a worker ends: an idle connection is kept for a request that is on its way, which takes no two seconds."""
-        super()._cap_keepalive(min(deadline, _clock.monotonic() + LINGER_SECONDS))
+        """When a worker ends: an idle connection is kept for a request that is on its way, which takes no two seconds. One that has said
+        nothing yet is such a connection too; gunicorn would wait for it as long as it may wait at all.
+        """
+        deadline = min(deadline, _clock.monotonic() + LINGER_SECONDS)
+        super()._cap_keepalive(deadline)
+        for conn in self.pending_conns:
+            conn.timeout = min(conn.timeout, deadline)
 
     def handle_quit(self, sig: int, frame: Any) -> None:
         """As SIGTERM: gunicorn's own handler takes the thread pool's lock, which the code that it interrupts may hold."""

@@ -70,6 +70,17 @@ class Resumed(NamedTuple):
     began: float
 
 
+class Trimmed(NamedTuple):
+    """A partition was told to serve nothing below an offset any more."""
+
+    topic: str
+    partition: int
+    before: int
+    outcome: str
+    began: float
+    ended: float
+
+
 class Command(NamedTuple):
     """One operation on the metadata: ``create`` of a name, ``exists`` (a fresh read), ``register`` (which gives an id)."""
 
@@ -133,6 +144,7 @@ class History:
     missed: list[Missed] = field(default_factory=list)
     committed: list[Committed] = field(default_factory=list)
     resumed: list[Resumed] = field(default_factory=list)
+    trimmed: list[Trimmed] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     led: list[Led] = field(default_factory=list)
     struck: list[Struck] = field(default_factory=list)
@@ -153,9 +165,16 @@ class History:
                 yield json.dumps({each.name: item})
 
     def log(self, where: str) -> dict[int, str]:
-        """The messages of a partition at the end, offset → value: from the replica that has most."""
+        """The messages of a partition at the end, offset → value: from the replica that goes furthest. What was trimmed is as readers saw it."""
         replicas = self.stored.get(where, {})
-        return {message.offset: message.value for message in max(replicas.values(), key=len, default=[])}
+        kept = {message.offset: message.value for message in max(replicas.values(), key=lambda log: log[-1].offset, default=[])}
+        limit = self.trimmed_before(where, OK, UNKNOWN)
+        seen = {read.offset: read.value for read in self.read if read.offset < limit and place(read.topic, read.partition) == where} if limit else {}
+        return {**seen, **kept}
+
+    def trimmed_before(self, where: str, *outcomes: str) -> int:
+        """The offset up to which trims with one of these outcomes were to go; 0 where there was none."""
+        return max((trim.before for trim in self.trimmed if trim.outcome in outcomes and place(trim.topic, trim.partition) == where), default=0)
 
 
 def place(topic: str, partition: int) -> str:

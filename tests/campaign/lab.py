@@ -24,6 +24,8 @@ from tests.support.postgres import open_folder
 
 CLOCK_BYTES = 8
 CONNECT_SECONDS = 5
+# Segments are rolled, dropped and seeded within a campaign's minutes.
+SMALL_SEGMENTS = {"MYQUEUE_BROKER_SEGMENT_BYTES_MAX": str(512 << 10), "MYQUEUE_BROKER_FOLLOWER_KEPT_SECONDS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class Lab:
         kind = name.partition("-")[0].upper()
         variables = {"MYQUEUE_TEST_MODE": "1", "MYQUEUE_CLOCK_FILE": str(self._clock_file(name)), f"MYQUEUE_{kind}_DATABASE_URL": database_url}
         if kind == "BROKER":
-            variables["MYQUEUE_BROKER_ADVERTISED_ADDRESS"] = f"{HOST}:{self._ports[name]}"
+            variables |= {"MYQUEUE_BROKER_ADVERTISED_ADDRESS": f"{HOST}:{self._ports[name]}", **SMALL_SEGMENTS}
         if broken:
             variables["MYQUEUE_FAULT"] = ",".join(broken)
         return variables

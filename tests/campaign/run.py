@@ -17,14 +17,15 @@ from tests.campaign.nemesis import Nemesis
 from tests.campaign.schedule import Fault, make_schedule
 from tests.campaign.workload.client import Client, HttpClient, Reader, Setting
 from tests.campaign.workload.metadata import ManagerWatch, PartitionWatch, Registrar
-from tests.campaign.workload.native import NativeProducer, NativeReader
+from tests.campaign.workload.native import NativeProducer, NativeReader, Trimmer
 from tests.campaign.workload.queue import QueueProducer, QueueReader
 from tests.campaign.workload.sdk import SdkProducer, SdkReader, SdkRestarter
 
 HEAL_SECONDS = 120.0
 LOOK_SECONDS = 0.1
-TOPICS = {"sdk": 3, "queue": 2, "native": 2}  # topic → partitions
-SDK, QUEUE, NATIVE = TOPICS
+TOPICS = {"sdk": 3, "queue": 2, "native": 2, "trimmed": 2}  # topic → partitions
+SDK, QUEUE, NATIVE, TRIMMED = TOPICS
+TRIMMED_FILLER = "x" * 2_000  # so that its segments fill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +117,13 @@ class _Campaign:
         self._producers += [SdkProducer(f"sdk-{n}", setting, SDK, rate=self._plan.rate / 2) for n in (1, 2)]
         self._producers.append(QueueProducer("queue-1", setting, QUEUE))
         self._producers += [NativeProducer(f"native-{n}", setting, NATIVE, n) for n in range(TOPICS[NATIVE])]
-        self._readers += [SdkReader("sdk reader", setting, [SDK, NATIVE]), SdkRestarter("sdk restarter", setting, [SDK]),
+        self._producers += [NativeProducer(f"trimmed-{n}", setting, TRIMMED, n, filler=TRIMMED_FILLER) for n in range(TOPICS[TRIMMED])]
+        trimmed_readers = [NativeReader(f"trimmed reader {n}", setting, TRIMMED, n) for n in range(TOPICS[TRIMMED])]
+        self._readers += [*trimmed_readers, SdkReader("sdk reader", setting, [SDK, NATIVE]), SdkRestarter("sdk restarter", setting, [SDK]),
                           QueueReader("queue reader", setting, QUEUE, with_request_ids=False),
                           QueueReader("queue repeater", setting, QUEUE, with_request_ids=True)]
         self._readers += [NativeReader(f"native reader {n}", setting, NATIVE, n) for n in range(TOPICS[NATIVE])]
+        self._others.append(Trimmer("trimmer", setting, trimmed_readers, self._plan.seed))
         self._others += [Registrar(f"registrar {n}", setting, SDK, self._plan.seed) for n in (1, 2)]
         self._others += [ManagerWatch(name, setting, lab.cluster.folder.logs / f"{name}.log") for name in lab.nodes.managers]
         partitions = [(topic, partition) for topic, count in TOPICS.items() for partition in range(count)]

@@ -17,6 +17,7 @@ CHECKERS: Mapping[str, Checker] = {
     "two values at one offset": messages.two_values,
     "read but never written": messages.never_written,
     "refused and yet stored": messages.refused_and_stored,
+    "trimmed wrongly": messages.trimmed_wrongly,
     "skipped by a reader": consumers.skipped,
     "committed offset moved back": consumers.moved_back,
     "stuck": consumers.stuck,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.campaign.history import FAILED, OK, History, place
+from tests.campaign.history import FAILED, OK, UNKNOWN, History, place
 
 
 def lost(history: History) -> Iterator[str]:
@@ -98,3 +98,15 @@ def refused_and_stored(history: History) -> Iterator[str]:
     for sent in history.sent:
         if sent.outcome == FAILED and (sent.topic, sent.value) in there:
             yield f"{sent.value} was refused as not done and stands in {sent.topic}"
+
+
+def trimmed_wrongly(history: History) -> Iterator[str]:
+    """A replica shows what an acknowledged trim took away, or begins above everything that was to be trimmed."""
+    for where, replicas in history.stored.items():
+        least, most = history.trimmed_before(where, OK), history.trimmed_before(where, OK, UNKNOWN)
+        for replica, messages in replicas.items():
+            first = messages[0].offset
+            if first < least:
+                yield f"{replica} shows {where}@{first}, and everything below {least} was trimmed"
+            elif first > most:
+                yield f"{replica} shows nothing of {where} below {first}, and nothing above {most} was to be trimmed"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.campaign.checkers import CHECKERS
 from tests.campaign.checkers.register import CREATE, CREATED, EXISTS, REGISTER, THERE_ALREADY, is_linearizable
-from tests.campaign.history import FAILED, OK, UNKNOWN, Command, Committed, Entry, History, Led, Missed, Oddity, Read, Resumed, Sent, Stored
+from tests.campaign.history import FAILED, OK, UNKNOWN, Command, Committed, Entry, History, Led, Missed, Oddity, Read, Resumed, Sent, Stored, Trimmed
 
 
 def good() -> History:
@@ -35,6 +35,20 @@ def good() -> History:
         entries={"t/0": {"broker-1": entries, "broker-2": entries[:2]}, "managers": {"manager-1": [Entry(5, 1, "z")]}}, topics={"n", "t"})
 
 
+def trim(history: History, before: int, outcome: str, *left: Stored) -> None:
+    """A trim, and what stands on one replica's disk after it."""
+    history.trimmed.append(Trimmed("t", 0, before, outcome, 6.0, 6.1))
+    history.stored["t/0"] = {"broker-1": list(left)}
+
+
+def test_what_was_trimmed_counts_as_its_readers_saw_it() -> None:
+    """Also where it is not known whether it was done, and where one replica did it and another did not yet."""
+    history = good()
+    trim(history, 2, UNKNOWN, Stored(2, "a:1"), Stored(3, "a:3"))
+    history.stored["t/0"]["broker-2"] = [Stored(0, "a:0"), Stored(1, "b:0")]
+    assert {} == {name: found for name, checker in CHECKERS.items() if (found := list(checker(history)))}
+
+
 def test_nothing_is_found_in_a_history_that_is_right() -> None:
     assert {} == {name: found for name, checker in CHECKERS.items() if (found := list(checker(good())))}
 
@@ -58,6 +72,11 @@ PLANTED = {
     "a message is gone whose partition was not told": Planted(
         "lost", lambda h: h.sent.append(Sent("b", 1, "t", None, None, OK, 6.0, 6.1)), "none of its partitions"),
     "a retry was stored again": Planted("duplicated", lambda h: h.stored["t/0"]["broker-1"].append(Stored(4, "b:0")), "t/0@1, t/0@4"),
+    "a trimmed message is there again": Planted("duplicated", lambda h: trim(h, 1, OK, Stored(1, "b:0"), Stored(2, "a:0")), "t/0@0, t/0@2"),
+    "a message was trimmed that nobody had read": Planted(
+        "lost", lambda h: (trim(h, 3, OK, Stored(3, "a:3")), h.read.clear()), "b:0 was acknowledged"),
+    "a trim took nothing away": Planted("trimmed wrongly", lambda h: trim(h, 3, OK, Stored(2, "a:1")), "shows t/0@2, and everything below 3"),
+    "more is gone than was trimmed": Planted("trimmed wrongly", lambda h: trim(h, 1, UNKNOWN, Stored(2, "a:1")), "nothing of t/0 below 2"),
     "a message is in two partitions": Planted("duplicated", lambda h: h.stored.update({"t/1": {"broker-2": [Stored(0, "b:0")]}}), "t/1@0"),
     "a later message overtook": Planted(
         "reordered", lambda h: h.stored["t/0"].update({"broker-1": [Stored(0, "a:1"), Stored(1, "b:0"), Stored(2, "a:0")]}), "a:0 stands behind a:1"),
