@@ -164,6 +164,10 @@ class History:
             for item in held if isinstance(held, list) else [sorted(held) if isinstance(held, set) else held]:
                 yield json.dumps({each.name: item})
 
+    def places(self) -> set[str]:
+        """Every partition that holds messages, or held some until they were trimmed."""
+        return {*self.stored, *(place(trim.topic, trim.partition) for trim in self.trimmed)}
+
     def log(self, where: str) -> dict[int, str]:
         """The messages of a partition at the end, offset → value: from the replica that goes furthest. What was trimmed is as readers saw it."""
         replicas = self.stored.get(where, {})

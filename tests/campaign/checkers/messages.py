@@ -10,7 +10,7 @@ from tests.campaign.history import FAILED, OK, UNKNOWN, History, place
 
 def lost(history: History) -> Iterator[str]:
     """An acknowledged message is not in its partition at the end, at its offset."""
-    logs = {where: history.log(where) for where in history.stored}
+    logs = {where: history.log(where) for where in history.places()}
     for sent in history.sent:
         if sent.outcome != OK:
             continue
@@ -35,7 +35,7 @@ def _values(logs: dict[str, dict[int, str]], topic: str) -> list[set[str]]:
 def duplicated(history: History) -> Iterator[str]:
     """A message stands twice in the log: every producer of a campaign sends a value once, or retries it by its sequence."""
     seen: dict[str, list[str]] = defaultdict(list)
-    for where in history.stored:
+    for where in sorted(history.places()):
         for offset, value in history.log(where).items():
             seen[value].append(f"{where}@{offset}")
     for value, places in seen.items():
@@ -49,7 +49,7 @@ def reordered(history: History) -> Iterator[str]:
     One without an answer is no evidence: the producer went on, and it may have been on its way for as long as it liked.
     """
     acknowledged = {sent.value for sent in history.sent if sent.outcome == OK}
-    for where in history.stored:
+    for where in sorted(history.places()):
         last: dict[str, int] = {}
         for _, value in sorted(history.log(where).items()):
             worker, _, number = value.rpartition(":")
@@ -94,7 +94,7 @@ def never_written(history: History) -> Iterator[str]:
 
 def refused_and_stored(history: History) -> Iterator[str]:
     """The answer was that nothing was done, and yet it was."""
-    there = {(where.rpartition("/")[0], value) for where in history.stored for value in history.log(where).values()}
+    there = {(where.rpartition("/")[0], value) for where in history.places() for value in history.log(where).values()}
     for sent in history.sent:
         if sent.outcome == FAILED and (sent.topic, sent.value) in there:
             yield f"{sent.value} was refused as not done and stands in {sent.topic}"

@@ -61,13 +61,12 @@ def test_sigterm_ends_an_idle_service_soon_with_code_0_and_frees_the_port() -> N
 
 
 def test_a_connection_that_says_nothing_does_not_hold_up_the_end() -> None:
-    with service(FRAME) as running:
-        with socket.create_connection(("127.0.0.1", running.port), 5):
-            connected = time.monotonic()
-            wait_until(lambda: running.answers("/livez") and time.monotonic() - connected > 0.3, what="the connection to be one that waits")
-            began = time.monotonic()
-            assert 0 == running.terminate()
-            assert time.monotonic() - began < 4
+    with service(FRAME) as running, socket.create_connection(("127.0.0.1", running.port), 5):
+        connected = time.monotonic()
+        wait_until(lambda: running.answers("/livez") and time.monotonic() - connected > 0.3, what="the connection to be one that waits")
+        began = time.monotonic()
+        assert 0 == running.terminate()
+        assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -38,7 +38,7 @@ def good() -> History:
 def trim(history: History, before: int, outcome: str, *left: Stored) -> None:
     """A trim, and what stands on one replica's disk after it."""
     history.trimmed.append(Trimmed("t", 0, before, outcome, 6.0, 6.1))
-    history.stored["t/0"] = {"broker-1": list(left)}
+    history.stored["t/0"] = {"broker-1": list(left)} if left else {}
 
 
 def test_what_was_trimmed_counts_as_its_readers_saw_it() -> None:
@@ -47,6 +47,18 @@ def test_what_was_trimmed_counts_as_its_readers_saw_it() -> None:
     trim(history, 2, UNKNOWN, Stored(2, "a:1"), Stored(3, "a:3"))
     history.stored["t/0"]["broker-2"] = [Stored(0, "a:0"), Stored(1, "b:0")]
     assert {} == {name: found for name, checker in CHECKERS.items() if (found := list(checker(history)))}
+
+
+def test_a_partition_that_was_trimmed_to_its_end_is_as_its_readers_saw_it() -> None:
+    history = good()
+    history.read.append(Read("r", 1, "t", 0, 3, "a:3", 4.0))
+    trim(history, 4, OK)
+    assert {} == {name: found for name, checker in CHECKERS.items() if (found := list(checker(history)))}
+    del history.stored["t/0"]
+    history.read.pop()
+    assert list(CHECKERS["lost"](history)) == []
+    history.sent.append(Sent("b", 1, "t", 0, 3, OK, 6.0, 6.1))
+    assert "no such offset" in next(CHECKERS["lost"](history))
 
 
 def test_nothing_is_found_in_a_history_that_is_right() -> None:
