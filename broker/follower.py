@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from db.log_store import HeldLog, LogStore
 from db.replication import AppendPlan, AppendReply, ReplicaState, plan_append, takes_start
 from myqueue.errors import BadRequestError, LogFaultError, MyQueueError, UnknownPartitionError
 from myqueue.protocol.entry import LogEnd, LogEntry
+from myqueue.protocol.fold import LogState
 from myqueue.protocol.names import check_topic_name
 from myqueue.protocol.types import PartitionId
 from myqueue.service.wakeups import Wakeups
 
 from .core.appends import Append
+from .core.replica import may_begin_afresh
 from .core.seeds import Seed
 
 LOCK_SECONDS = 1.0
@@ -51,6 +54,10 @@ class Follower:
             except UnknownPartitionError:
                 self._create(append)
                 return take(append)
+            except LogFaultError:
+                if not self._begin_afresh(append):
+                    raise
+                return take(append)
         except LogFaultError as error:
             self._record_fault(append.partition, error)
             return error
@@ -59,14 +66,26 @@ class Follower:
 
     def _create(self, append: Append) -> None:
         """A new replica: the leader says what it is."""
-        if not append.introduction:
+        told = _introduced(append)
+        if told is None:
             raise UnknownPartitionError(f"partition {append.partition} is not held here")
-        try:
-            told = json.loads(append.introduction)
-            topic, config = check_topic_name(told["topic"]), dict(told["config"])
-        except (ValueError, TypeError, KeyError):
-            raise BadRequestError("an introduction says topic and config") from None
-        self._store.create(append.partition, topic=topic, config=config)
+        self._store.create(append.partition, topic=told.topic, config=told.config)
+
+    def _begin_afresh(self, append: Append) -> bool:
+        """Let a replica that is known to be damaged begin with an empty log, where a leader says that it is no voter; whether it does."""
+        told, partition, epoch = _introduced(append), append.partition, append.request.epoch
+        if told is None:
+            return False
+        with self._store.locked(partition, lock_timeout_seconds=LOCK_SECONDS) as held:
+            fault = held.head.fault
+            if not may_begin_afresh(held.head, epoch=epoch, is_voter=told.is_voter):
+                return False
+            if epoch > held.head.promised_epoch:
+                held.promise(epoch)
+            held.begin_anew(LogEnd(), LogState(), 0)
+        self._stop_leading(partition, epoch)
+        _log.warning("partition %s gets its log anew from the leader of epoch %d; it was damaged: %s", partition, epoch, fault)
+        return True
 
     def _begin_anew(self, seed: Seed) -> None:
         partition, start = seed.partition, seed.start
@@ -115,6 +134,24 @@ class Follower:
                     held.set_fault(error.message)
         except MyQueueError as failure:
             _log.error("the fault of partition %s could not be recorded: %s", partition, failure.message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Introduction:
+    topic: str
+    config: Mapping[str, object]
+    is_voter: bool
+
+
+def _introduced(append: Append) -> _Introduction | None:
+    """What a leader says of the partition and of this replica; None where it says nothing. Raises BadRequestError."""
+    if not append.introduction:
+        return None
+    try:
+        told = json.loads(append.introduction)
+        return _Introduction(check_topic_name(told["topic"]), dict(told["config"]), bool(told.get("voter", True)))
+    except (ValueError, TypeError, KeyError):
+        raise BadRequestError("an introduction says topic and config") from None
 
 
 def _write(held: HeldLog, plan: AppendPlan) -> None:

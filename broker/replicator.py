@@ -339,8 +339,12 @@ class Replicator:
             request = AppendRequest(leading.epoch, plan.position, plan.prev_epoch, tuple(entries), leading.commit, leading.begin_round())
             led.told_commit[follower] = leading.commit
             is_new = leading.progress[follower].disk_id is None
-        introduction = json.dumps(self._introduce(partition.topic_id)).encode() if is_new else b""
+        introduction = self._introduction(partition, led, follower) if is_new else b""
         return _Sent(partition, led, Append(partition, request, introduction), from_memory)
+
+    def _introduction(self, partition: PartitionId, led: Led, follower: int) -> bytes:
+        """What a replica is told that may be new here, or damaged."""
+        return json.dumps({**self._introduce(partition.topic_id), "voter": led.leading.is_voter(follower)}).encode()
 
     def _send(self, follower: int, sent: Sequence[_Sent]) -> list[AppendReply | MyQueueError]:
         body = appends.encode(one.append for one in sent)
@@ -392,7 +396,7 @@ class Replicator:
 
     def _seed(self, follower: int, partition: PartitionId, led: Led) -> Seed | None:
         """What it is offered: the start as it is now, and all that is folded, of one moment; None where that is needed no longer."""
-        snapshot, introduction = self._store.snapshot(partition), json.dumps(self._introduce(partition.topic_id)).encode()
+        snapshot, introduction = self._store.snapshot(partition), self._introduction(partition, led, follower)
         head = snapshot.head
         with led.lock:
             progress = led.leading.progress.get(follower)
@@ -416,6 +420,8 @@ class Replicator:
     def _take_in(self, follower: int, sent: _Sent, reply: AppendReply | MyQueueError, asked_at: float, seconds: float) -> None:
         led, partition = sent.led, sent.partition
         if isinstance(reply, MyQueueError):
+            with led.lock:
+                led.leading.not_taken(follower)
             self._due.mark(partition, [follower], BACKOFF_MAX_SECONDS / 2)
             return
         if reply.epoch > led.leading.epoch:

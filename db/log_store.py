@@ -60,7 +60,7 @@ class Head:
         """The head of an empty log that begins and ends at ``start`` and waits for the entries up to ``applied_lsn``."""
         begun = self.begun_at(Border(start.lsn, start.offset), start.epoch, start.chain)
         return replace(begun, end=start, commit_lsn=start.lsn, commit_offset=start.offset, applied_lsn=start.lsn, trim_offset=state.trim_offset,
-                       seeding_until=applied_lsn if applied_lsn > start.lsn else None)
+                       seeding_until=applied_lsn if applied_lsn > start.lsn else None, fault=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ class HeldLog(Protocol):
         """Forget what is held here and begin at ``start``, the end of a log whose earlier entries are not to be had, with the state folded at
         ``applied_lsn``, at or above it. Until the log reaches that, this replica is being seeded: it folds nothing and keeps the state as it is.
 
-        ``start`` is above what is committed here.
+        ``start`` is above what is committed here, or this replica is damaged, which it is no longer.
         """
 
     def end_seeding(self, offset: int) -> None:
@@ -200,13 +200,15 @@ class LogStore(Protocol):
     """Logs by partition. Every call has a limit on its waits; foreign errors come out as ours."""
 
     def create(self, partition: PartitionId, *, topic: str, config: Mapping[str, object]) -> None:
-        """Make an empty log with its topic's first segment, unless it is there. The topic's name and config are set in any case."""
+        """Make an empty log with its topic's first segment, unless it is there. The topic's name and config are set in any case. What a replica
+        that was dropped here had promised is promised still.
+        """
 
     def drop(self, topic_id: int) -> list[PartitionId]:
         """Forget a topic and all its logs here, and give the disk back; which there were. None is no error."""
 
     def drop_partition(self, partition: PartitionId) -> None:
-        """Forget one replica; its topic may have others here. None is no error."""
+        """Forget one replica but for its promise; its topic may have others here. None is no error."""
 
     def topic(self, topic_id: int) -> tuple[str, Mapping[str, object]] | None:
         """A topic's name and config; None where nothing of it is here."""

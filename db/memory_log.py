@@ -113,21 +113,25 @@ class MemoryLogStore:
         self._logs: dict[PartitionId, _Log] = {}
         self._names: dict[int, str] = {}
         self._topics: dict[int, tuple[str, Mapping[str, object]]] = {}
+        self._promises: dict[PartitionId, int] = {}  # of replicas that were dropped
 
     def create(self, partition: PartitionId, *, topic: str, config: Mapping[str, object]) -> None:
         self._names[partition.topic_id] = topic
         self._topics[partition.topic_id] = topic, dict(config)
-        self._logs.setdefault(partition, _Log())
+        self._logs.setdefault(partition, _Log(Head(promised_epoch=self._promises.get(partition, 0))))
 
     def drop(self, topic_id: int) -> list[PartitionId]:
         self._names.pop(topic_id, None)
         gone = sorted(partition for partition in self._logs if partition.topic_id == topic_id)
         for partition in gone:
             del self._logs[partition]
+        self._promises = {partition: epoch for partition, epoch in self._promises.items() if partition.topic_id != topic_id}
         return gone
 
     def drop_partition(self, partition: PartitionId) -> None:
-        self._logs.pop(partition, None)
+        log = self._logs.pop(partition, None)
+        if log is not None:
+            self._promises[partition] = log.head.promised_epoch
 
     def topic(self, topic_id: int) -> tuple[str, Mapping[str, object]] | None:
         return self._topics.get(topic_id)

@@ -89,7 +89,8 @@ SET_START = """UPDATE partition_state SET start_lsn = %s, start_offset = %s, sta
 # A fold that is under way has ended, and the next one sees that this replica is being seeded.
 LOCK_COMMIT = "SELECT 1 FROM partition_commit WHERE topic_id = %s AND partition = %s FOR UPDATE"
 BEGIN_ANEW = """UPDATE partition_state SET start_lsn = %s, start_offset = %s, start_epoch = %s, start_chain = %s, end_lsn = %s, end_offset = %s,
-                end_epoch = %s, end_chain = %s, last_append_time = %s, seeding_until = %s, segment_id = NULL WHERE topic_id = %s AND partition = %s"""
+                end_epoch = %s, end_chain = %s, last_append_time = %s, seeding_until = %s, segment_id = NULL, fault = NULL
+                WHERE topic_id = %s AND partition = %s"""
 BEGIN_COMMIT = """UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s, trim_offset = %s
                   WHERE topic_id = %s AND partition = %s"""
 END_SEEDING = "UPDATE partition_state SET seeding_until = NULL WHERE topic_id = %s AND partition = %s"
@@ -97,6 +98,12 @@ SET_APPLIED = "UPDATE partition_commit SET applied_lsn = %s WHERE topic_id = %s 
 SET_PROMISE = "UPDATE partition_state SET promised_epoch = %s WHERE topic_id = %s AND partition = %s"
 SET_LEADER = """UPDATE partition_state SET promised_epoch = %s, leader_epoch = %s, voters = %s, replication_factor = %s, learners = %s
                 WHERE topic_id = %s AND partition = %s"""
+CREATE_REPLICA = ("""INSERT INTO partition_state (topic_id, partition, promised_epoch) VALUES (%(topic_id)s, %(partition)s,
+                     coalesce((SELECT promised_epoch FROM kept_promise WHERE topic_id = %(topic_id)s AND partition = %(partition)s), 0))
+                     ON CONFLICT DO NOTHING""",
+                  "INSERT INTO partition_commit (topic_id, partition) VALUES (%(topic_id)s, %(partition)s) ON CONFLICT DO NOTHING")
+KEEP_PROMISE = """INSERT INTO kept_promise SELECT topic_id, partition, promised_epoch FROM partition_state WHERE topic_id = %s AND partition = %s
+                  ON CONFLICT (topic_id, partition) DO UPDATE SET promised_epoch = excluded.promised_epoch"""
 SEGMENT_OF = """(SELECT max(segment_id) FROM segment_start s
                  WHERE s.topic_id = %(topic_id)s AND s.partition = %(partition)s AND s.first_offset <= %(offset)s)"""
 # Both bounds are offsets, so that the plan is an index scan whatever the statistics. How many records fit is guessed from the
@@ -274,14 +281,15 @@ class PostgresLogStore:
                               WHERE (topic.name, topic.config) IS DISTINCT FROM (excluded.name, excluded.config)""",
                            (partition.topic_id, topic, json.dumps(dict(config))))
             segments.ensure_open(cursor, partition.topic_id)
-            for table in ("partition_state", "partition_commit"):
-                cursor.execute(f"INSERT INTO {table} (topic_id, partition) VALUES (%s, %s) ON CONFLICT DO NOTHING", partition)
+            for statement in CREATE_REPLICA:
+                cursor.execute(statement, {"topic_id": partition.topic_id, "partition": partition.partition})
 
     def drop(self, topic_id: int) -> list[PartitionId]:
         with self.transaction() as cursor:
             cursor.execute("DELETE FROM partition_state WHERE topic_id = %s RETURNING partition", (topic_id,))
             gone = sorted(PartitionId(topic_id, row[0]) for row in cursor.fetchall())
-            for table in ("partition_commit", "replica_progress", "consumer_offset", "consumer_request", "producer_state", "segment_start", "topic"):
+            for table in ("partition_commit", "replica_progress", "consumer_offset", "consumer_request", "producer_state", "segment_start",
+                          "kept_promise", "topic"):
                 cursor.execute(f"DELETE FROM {table} WHERE topic_id = %s", (topic_id,))
         try:
             segments.drop_all(self._plain_transaction, topic_id)
@@ -303,6 +311,7 @@ class PostgresLogStore:
     def drop_partition(self, partition: PartitionId) -> None:
         with self.transaction() as cursor:
             cursor.execute(f"SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE", folding.parameters(partition))
+            cursor.execute(KEEP_PROMISE, partition)
             for table in ("log_entry", "partition_commit", "replica_progress", "consumer_offset", "consumer_request", "producer_state",
                           "segment_start", "partition_state"):
                 cursor.execute(f"DELETE FROM {table} WHERE topic_id = %s AND partition = %s", partition)

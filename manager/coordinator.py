@@ -17,7 +17,7 @@ from manager.appointer import Appointer
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, Topic, partition_id, replicas_of
 from manager.cluster import commands
-from manager.cluster.election import Outlook, Replicas, damaged_leaderships, election_due, retry_seconds, unbalanced
+from manager.cluster.election import Outlook, Replicas, damaged_leaderships, damaged_voters, election_due, retry_seconds, unbalanced
 from manager.cluster.leftovers import leftovers
 from manager.cluster.reassignment import ChangeVoters, Step, needs_attention, next_step
 from manager.elections import Election, Elections
@@ -34,7 +34,6 @@ CARE_MAX = 200  # partitions in one turn of care
 MOVES_MAX = 50  # leaderships that move in one turn
 MOVE_AGAIN_SECONDS = 5.0  # a leadership that did not move is tried again
 STATUS_SECONDS = 2.0
-TIDY_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
@@ -42,17 +41,18 @@ class Coordinator:
     """Cares for all partitions while this manager leads."""
 
     def __init__(self, *, propose: Callable[[commands.Command], dict[str, Any]], elections: Elections, replica: Replica, brokers: Brokers,
-                 appointer: Appointer, watch: BrokerWatch, clock: Clock) -> None:
+                 appointer: Appointer, watch: BrokerWatch, clock: Clock, inventory_seconds: float = 60.0) -> None:
         self._propose, self._elections, self._replica, self._brokers = propose, elections, replica, brokers
-        self._appointer, self._watch, self._clock = appointer, watch, clock
+        self._appointer, self._watch, self._clock, self._inventory_seconds = appointer, watch, clock, inventory_seconds
         self._failed: dict[PartitionId, tuple[int, float]] = {}  # elections that found nobody: how many in a row, not again before
+        self._damaged: dict[int, dict[PartitionId, int]] = {}  # by broker: what it follows with a damaged replica, and in which epoch that was seen
         self._moved: dict[PartitionId, float] = {}  # when a leadership was last asked to move
         self._care_due = self._tidy_due = 0.0
         self._rows: tuple[Catalogue | None, list[tuple[Topic, PartitionRow, Replicas]]] = None, []
 
     def begin(self) -> None:
         """This manager begins to lead."""
-        self._failed, self._moved, self._care_due, self._tidy_due = {}, {}, 0.0, 0.0
+        self._failed, self._moved, self._damaged, self._care_due, self._tidy_due = {}, {}, {}, 0.0, 0.0
         self._watch.begin()
 
     def run(self, leading: threading.Event, stopping: threading.Event) -> None:
@@ -81,7 +81,7 @@ class Coordinator:
             self._care_due = now + CARE_SECONDS
             self._care(catalogue, rows, outlook)
         if now >= self._tidy_due:
-            self._tidy_due = now + TIDY_SECONDS
+            self._tidy_due = now + self._inventory_seconds
             self._tidy(catalogue, outlook)
 
     def _rows_of(self, catalogue: Catalogue) -> list[tuple[Topic, PartitionRow, Replicas]]:
@@ -118,7 +118,7 @@ class Coordinator:
     # --- voters, learners, balance ---
 
     def _care(self, catalogue: Catalogue, rows: list[tuple[Topic, PartitionRow, Replicas]], outlook: Outlook) -> None:
-        odd = [one for one in rows if needs_attention(one[2], outlook)][:CARE_MAX]
+        odd = [one for one in rows if needs_attention(one[2], outlook) or self._damaged_voters(one[2])][:CARE_MAX]
         moves = self._wanted_moves([replicas for _, _, replicas in rows], outlook)
         asked = [one for one in rows if one[2].partition in moves]
         if not odd and not asked:
@@ -146,7 +146,12 @@ class Coordinator:
     def _step(self, replicas: Replicas, outlook: Outlook, status: Mapping[str, Any] | None, held: Mapping[int, int]) -> Step | None:
         caught_up = frozenset(broker_id for broker_id in replicas.learners
                               if _has_all(status, broker_id, outlook.disk(broker_id)))
-        return next_step(replicas, outlook, settled=_is_settled(status, replicas), caught_up=caught_up, held=held)
+        return next_step(replicas, outlook, settled=_is_settled(status, replicas), caught_up=caught_up, held=held,
+                         damaged=self._damaged_voters(replicas))
+
+    def _damaged_voters(self, replicas: Replicas) -> frozenset[int]:
+        """The voters that were seen with a damaged replica in the present epoch: what was seen in an earlier one is mended by now, or seen again."""
+        return frozenset(broker_id for broker_id, seen in self._damaged.items() if seen.get(replicas.partition) == replicas.epoch)
 
     def _wanted_moves(self, rows: list[Replicas], outlook: Outlook) -> dict[PartitionId, int]:
         now = self._clock.monotonic()
@@ -174,7 +179,7 @@ class Coordinator:
 
     def _tidy(self, catalogue: Catalogue, outlook: Outlook) -> None:
         """Ask brokers what they hold. What the metadata does not know they drop: after a restart of a manager nobody else remembers it. What they
-        lead with a damaged replica somebody else leads.
+        lead with a damaged replica somebody else leads, and what they follow with one they get anew.
         """
         asked = [broker_id for broker_id in catalogue.brokers if outlook.is_up(broker_id)]
 
@@ -190,6 +195,7 @@ class Coordinator:
             if isinstance(held, MyQueueError):
                 continue  # asked again the next time
             self._appointer.refuse(damaged_leaderships(broker_id, held, known))
+            self._damaged[broker_id] = damaged_voters(broker_id, held, known)
             found = leftovers(broker_id, [PartitionId(one["topic_id"], one["partition"]) for one in held], known)
             if found:
                 _log.info("broker %d drops %d topic(s) and %d partition(s) that it is not to hold", broker_id, len(found.topic_ids),

@@ -93,7 +93,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     watch = BrokerWatch(states=liveness.broker_states, brokers=brokers, clock=clock, lost_after_seconds=settings.recreate_after_seconds)
     elections = Elections(propose=proposer.propose, replica=replica, brokers=brokers, appointer=appointer, clock=clock)
     coordinator = Coordinator(propose=proposer.propose, elections=elections, replica=replica, brokers=brokers, appointer=appointer, watch=watch,
-                              clock=clock)
+                              clock=clock, inventory_seconds=settings.inventory_seconds)
     service = ManagerService(proposer=proposer, replica=replica, records=records, brokers=brokers, appointer=appointer, book=book,
                              liveness=liveness, peers=peers, role=role, clock=clock, pause=lifecycle.stopping.wait,
                              appoint_timeout_seconds=settings.appoint_timeout_seconds, propose_timeout_seconds=settings.propose_timeout_seconds,

@@ -81,6 +81,17 @@ class Leading:
         """The follower was offered our start."""
         self.progress[target] = after_snapshot(self.progress[target], position)
 
+    def is_voter(self, target: int) -> bool:
+        """Whether a broker's replica is needed in this epoch: it may be asked for what it holds."""
+        return self.voters.get(target) is not None
+
+    def not_taken(self, target: int) -> None:
+        """A follower has an append that it did not take. Of one that does not count nothing is known from now on: it is introduced again,
+        since it may be damaged.
+        """
+        if target in self.learners and target in self.progress:
+            self.progress[target] = Progress(next=self.progress[target].next)
+
     def lacks(self, target: int, end: int) -> bool:
         """Whether a follower is not known to hold everything up to ``end``."""
         progress = self.progress.get(target)

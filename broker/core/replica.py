@@ -126,5 +126,14 @@ def plan_appoint(head: ReplicaHead, appointment: Appointment, *, broker_id: int,
     return AppointPlan(epoch, starts=True)
 
 
+def may_begin_afresh(head: ReplicaHead, *, epoch: int, is_voter: bool) -> bool:
+    """Whether a damaged replica may forget its log and get it again from the leader of ``epoch``.
+
+    Only where it is no voter there: whoever leads was elected by a majority that does not need this log, and can be followed only by
+    one that does not either. The epoch is to be promised in the same transaction, so that no earlier leader finds the empty log.
+    """
+    return head.fault is not None and not is_voter and head.promised_epoch <= epoch and head.leader_epoch < epoch
+
+
 def _begins(head: ReplicaHead, epoch: int) -> bool:
     return epoch == FIRST_EPOCH and head.promised_epoch == 0 and head.end.lsn == 0

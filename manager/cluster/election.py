@@ -158,6 +158,14 @@ def damaged_leaderships(broker_id: int, statuses: Iterable[Mapping[str, Any]], k
             if partition in known and _can_do_without(known[partition], broker_id)}
 
 
+def damaged_voters(broker_id: int, statuses: Iterable[Mapping[str, Any]], known: Mapping[PartitionId, Replicas]) -> dict[PartitionId, int]:
+    """The partitions that a broker follows as a voter though its replica was found damaged, with their epochs. See ``damaged_leaderships``."""
+    damaged = (PartitionId(one["topic_id"], one["partition"]) for one in statuses if one["fault"] is not None)
+    return {partition: known[partition].epoch for partition in damaged
+            if partition in known and not known[partition].electing and known[partition].leader != broker_id
+            and known[partition].voters.get(broker_id) is not None}
+
+
 def _can_do_without(replicas: Replicas, leader: int) -> bool:
     return not replicas.electing and replicas.leader == leader and len(replicas.voters) > majority(len(replicas.voters))
 

@@ -4,7 +4,7 @@ What must never happen: a learner that becomes a voter before it has caught up, 
 leader has committed something in its epoch. Until then what was committed before may be on a majority of the *old* voters
 only, and after a second change a majority may know nothing of it.
 
-The rest is which step helps: out with a disk that was replaced, in with who has caught up, out with who leaves once
+The rest is which step helps: out with a disk that was replaced or a replica that is damaged, in with who has caught up, out with who leaves once
 somebody stands in for it, and somebody new to learn where there are too few.
 """
 
@@ -33,13 +33,15 @@ class ChangeLearners:
 Step = ChangeVoters | ChangeLearners
 
 
-def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up: frozenset[int], held: Mapping[int, int]) -> Step | None:
+def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up: frozenset[int], held: Mapping[int, int],
+              damaged: frozenset[int] = frozenset()) -> Step | None:
     """What to change next; None where all is as it should be, or nothing can be done now.
 
     Args:
         settled: the leader says that it has committed in the present epoch.
         caught_up: the learners that hold, by what the leader of the present epoch says, all that is committed.
         held: how many partitions each broker holds; who holds the fewest gets more.
+        damaged: voters whose replica was found damaged in the present epoch; not its leader.
     """
     leader = replicas.leader
     if replicas.electing or leader is None or not outlook.is_up(leader):
@@ -47,7 +49,7 @@ def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up:
     learners = tuple(one for one in replicas.learners if _may_learn(replicas, outlook, one))
     if learners != replicas.learners:
         return ChangeLearners(learners)
-    step = _emptied(replicas, outlook) or _filled(replicas, outlook, caught_up) or _released(replicas, outlook)
+    step = _emptied(replicas, outlook, damaged) or _filled(replicas, outlook, caught_up) or _released(replicas, outlook)
     if step is not None:
         return step if settled and outlook.can_elect(step.voters) else None
     return None if learners else _recruited(replicas, outlook, held)
@@ -74,11 +76,13 @@ def _may_learn(replicas: Replicas, outlook: Outlook, broker_id: int) -> bool:
     return known is not None and broker_id not in outlook.lost and not known.draining and replicas.voters.get(broker_id) != known.disk_id
 
 
-def _emptied(replicas: Replicas, outlook: Outlook) -> ChangeVoters | None:
-    """A slot whose disk is not the registered one any more counts for nobody: emptied, so that it can be filled again."""
+def _emptied(replicas: Replicas, outlook: Outlook, damaged: frozenset[int]) -> ChangeVoters | None:
+    """A slot counts for nobody whose disk is not the registered one any more, or whose replica is damaged: emptied, to be filled again."""
     for broker_id, disk_id in replicas.voters.items():
         known = outlook.brokers.get(broker_id)
-        if disk_id is not None and known is not None and known.disk_id != disk_id and len(replicas.voters) > 1:
+        if disk_id is None or known is None or len(replicas.voters) == 1:
+            continue
+        if known.disk_id != disk_id or broker_id in damaged:
             return ChangeVoters({**replicas.voters, broker_id: None})
     return None
 

@@ -6,13 +6,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any
 
+import psycopg2
 import pytest
 import requests
 
 from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.errors import MyQueueError
-from myqueue.supervisor import Cluster, ClusterSpec
+from myqueue.supervisor import KINDS, Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
 from tests.support.load import PAUSE_SECONDS
 from tests.support.waiting import wait_until
@@ -27,7 +31,9 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with running_cluster(ClusterSpec(brokers=3, managers=1, ports=(0,))) as cluster:
+    often = {"MYQUEUE_MANAGER_INVENTORY_SECONDS": "1"}
+    kinds = {**KINDS, "manager": replace(KINDS["manager"], environment={**KINDS["manager"].environment, **often})}
+    with running_cluster(ClusterSpec(brokers=3, managers=1, ports=(0,)), kinds=kinds) as cluster:
         made = requests.post(f"{cluster.balancer_url}/v1/topics", json={"topic": TOPIC, "partitions": PARTITIONS}, timeout=10)
         assert (made.status_code, made.json()["replication_factor"]) == (201, 3), made.text
         yield cluster
@@ -142,6 +148,50 @@ def test_a_drained_broker_gives_its_replicas_up_and_gets_them_again(cluster: Clu
         wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="broker 1 to hold everything again")
         producer.send("drained", "after").result(10)
     assert read_all(cluster, "drained") == ["before", "between", "after"]
+
+
+def test_a_damaged_replica_is_made_anew_from_another(cluster: Cluster):
+    """The bytes that another replica has, and the vote again; nobody else notices."""
+    topic, texts = "damaged", [f"m{number}" for number in range(20)]
+    wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas")
+    with MyProducer(topics=[topic], broker=cluster.bootstrap) as producer:
+        for text in texts[:-1]:
+            producer.send(topic, text).result(10)
+        leader = partitions(cluster, topic)[0]["leader"]
+        node = node_of(cluster, next(broker_id for broker_id in (1, 2, 3) if broker_id != leader))
+        wait_until(lambda: stored(cluster, node, topic) == texts[:-1], what="the follower to hold everything")
+        with database(cluster, node) as cursor:
+            cursor.execute("UPDATE log_entry SET values = ARRAY['spoilt'::bytea] WHERE base_offset = 7"
+                           " AND topic_id = (SELECT topic_id FROM topic WHERE name = %s)", (topic,))
+            assert cursor.rowcount == 1
+            cursor.execute("UPDATE partition_state SET fault = 'an entry does not have its digest' WHERE"
+                           " topic_id = (SELECT topic_id FROM topic WHERE name = %s)", (topic,))
+            assert cursor.rowcount == 1
+        producer.send(topic, texts[-1]).result(10)
+        wait_until(lambda: stored(cluster, node, topic) == texts, timeout_seconds=BACK_SECONDS, what="the damaged replica to be made anew")
+        wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas again")
+    assert read_all(cluster, topic) == texts
+
+
+@contextmanager
+def database(cluster: Cluster, node: str) -> Iterator[Any]:
+    """A broker's database, as its owner: what is done is committed at the end."""
+    saved = cluster.folder.load()
+    assert saved is not None
+    places, address = cluster.folder.places(saved, None), cluster.node(node)["database"]
+    with closing(psycopg2.connect(host=address["host"], port=address["port"], dbname=address["name"], user=f"{places.prefix}_owner",
+                                  password=places.owner_password, connect_timeout=5)) as connection, connection, connection.cursor() as cursor:
+        yield cursor
+
+
+def stored(cluster: Cluster, node: str, topic: str) -> list[str]:
+    """The messages of a topic with one partition on a broker's disk; none while its replica is damaged."""
+    with database(cluster, node) as cursor:
+        cursor.execute("SELECT 1 FROM partition_state JOIN topic USING (topic_id) WHERE name = %s AND fault IS NOT NULL", (topic,))
+        if cursor.fetchone():
+            return []
+        cursor.execute("SELECT convert_from(value, 'UTF8') FROM messages WHERE topic = %s ORDER BY msg_offset", (topic,))
+        return [text for text, in cursor.fetchall()]
 
 
 def test_a_partition_without_its_majority_goes_on_only_when_an_operator_accepts_the_loss(cluster: Cluster):

@@ -335,6 +335,38 @@ def test_learners_and_faults_are_kept(store: LogStore):
     assert (tuple(head.learners), head.fault) == ((4, 5), "damaged")
 
 
+def test_a_replica_that_is_dropped_has_promised_all_the_same(store: LogStore):
+    """Made again it takes nothing of a leader from before; only with its topic the promise goes."""
+    other = PartitionId(PARTITION.topic_id, 9)
+    for epoch in (5, 8):
+        store.create(other, topic="t", config={})
+        with store.locked(other) as held:
+            held.promise(epoch)
+        store.drop_partition(other)
+        store.create(other, topic="t", config={})
+        assert (store.head(other).promised_epoch, store.head(other).leader_epoch, store.head(other).end.lsn) == (epoch, 0, 0)
+    store.drop_partition(other)
+    store.drop(PARTITION.topic_id)
+    store.create(other, topic="t", config={})
+    assert store.head(other).promised_epoch == 0
+
+
+def test_a_damaged_log_begins_afresh(store: LogStore):
+    """Nothing is left of it but what was promised."""
+    write(store, AppendRequest(blocks(b"a", b"b"), sequence(0)), DequeueRequest("#1"))
+    before = store.head(PARTITION)
+    with store.locked(PARTITION) as held:
+        held.set_fault("damaged")
+    with store.locked(PARTITION) as held:
+        held.promise(before.promised_epoch + 1)
+        held.begin_anew(LogEnd(), LogState(), 0)
+    head = store.head(PARTITION)
+    assert (head.fault, head.end, head.start_lsn, head.commit_lsn, head.applied_lsn, head.seeding_until) == (None, LogEnd(), 0, 0, 0, None)
+    assert (head.promised_epoch, head.leader_epoch) == (before.promised_epoch + 1, before.leader_epoch)
+    assert store.entries(PARTITION, 0, 10, bytes_max=1 << 20) == []
+    assert state_of(store, PARTITION) == LogState()
+
+
 def test_one_replica_is_dropped_and_its_topic_stays(store: LogStore):
     other = PartitionId(PARTITION.topic_id, 9)
     begin(store, other)

@@ -17,7 +17,7 @@ BLOCK = 25
 SEEDS_MAX = 60
 TIMES = 20 if LONG else 1
 GONE_THROUGH = ("elections", "leaderships", "requests acknowledged", "duplicates answered", "messages handed out", "found empty", "crashes between",
-                "voters changed", "disks lost", "trims acknowledged", "logs trimmed", "tails cut")
+                "voters changed", "disks lost", "damaged replicas made anew", "trims acknowledged", "logs trimmed", "tails cut")
 
 # What notices it: the rule that is broken, or the product's own assertion or fault, which no run without a mutant shows.
 BY_SEEDS = {
@@ -33,6 +33,7 @@ BY_SEEDS = {
 }
 
 BY_SCENARIO = {
+    "damaged_voter_begins_afresh": ("damaged_voter_keeps_its_log", "R3: leader 2 of epoch 2"),
     "truncation_without_conflict": ("late_append_cuts_nothing", "R3: leader 2 of epoch 2"),
     "commit_past_the_match": ("follower_commits_what_matched", "R5: a commit of d1 at 3 differs"),
     "request_split_by_replication": ("request_is_replicated_whole", "whole requests: the log of d2"),

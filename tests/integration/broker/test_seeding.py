@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -163,17 +165,39 @@ def test_state_that_cannot_be_sent_keeps_only_that_replica_from_being_made(monke
         assert group.store.head(P).fault is None
 
 
-def test_a_damaged_replica_takes_no_start():
+def test_a_damaged_replica_that_is_a_voter_takes_no_start():
     with two_brokers() as group:
         trimmed(group)
         lead(group, 2)
         wait_equal(group)
+        offered = seeds.decode(group.wire.seeds[0])
         with group.other.locked(P) as held:
             held.set_fault("damaged")
         before = group.other.head(P)
         follower: Follower = group.wire.follower
-        assert getattr(follower.take_seed(seeds.decode(group.wire.seeds[0])), "code", None) == "log_fault"
+        told = json.loads(offered.introduction)
+        for introduction in (b"", json.dumps({**told, "voter": True}).encode()):
+            assert getattr(follower.take_seed(replace(offered, introduction=introduction)), "code", None) == "log_fault"
+            assert getattr(follower.take([replace(offered.border, introduction=introduction)])[0], "code", None) == "log_fault"
         assert group.other.head(P) == before
+
+
+@pytest.mark.parametrize("begin", [lead, trimmed], ids=["whole log", "log that begins later"])
+def test_a_damaged_learner_gets_everything_anew(begin: Callable[[TwoBrokers], None]):
+    """Also where its leader knew what it holds before."""
+    with two_brokers() as group:
+        begin(group)
+        seq = group.store.head(P).commit_offset
+        lead(group, 2)
+        wait_equal(group)
+        with group.other.locked(P) as held:
+            held.set_fault("damaged")
+        assert send(group, b"after", seq) == seq
+        wait_until(lambda: group.other.head(P).fault is None, what="the replica to begin afresh")
+        wait_equal(group)
+        head, led = group.other.head(P), group.store.head(P)
+        assert (head.end, head.start_lsn, head.promised_epoch) == (led.end, led.start_lsn, led.promised_epoch)
+        assert group.other.snapshot(P).state == group.store.snapshot(P).state
 
 
 def test_what_another_process_committed_and_dropped_is_no_damage():

@@ -9,7 +9,7 @@ from typing import Any
 from broker.core.group import Handed, Request, plan_group
 from broker.core.leading import Leading
 from broker.core.offsets import LogRange
-from broker.core.replica import Appointment, check_leading, is_leading, plan_appoint, plan_promise
+from broker.core.replica import Appointment, check_leading, is_leading, may_begin_afresh, plan_appoint, plan_promise
 from db.replication import (
     AppendReply,
     AppendRequest,
@@ -183,10 +183,8 @@ class Broker:
         return AppendRequest(lead.epoch, plan.position, plan.prev_epoch, disk.log.between(plan.position, plan.end), lead.commit, rounds)
 
     def take(self, request: AppendRequest) -> AppendReply:
-        """A leader's append. Raises UnavailableError where this replica is damaged: nothing of it is believed any more."""
+        """A leader's append."""
         disk = self.disk
-        if disk.head.fault is not None:
-            raise UnavailableError(disk.head.fault)
         plan = plan_append(disk.replica_state(), disk.log, request)
         disk.follow(plan)
         if disk.head.seeding_until is None:
@@ -203,9 +201,23 @@ class Broker:
             self._wrote()
         return self.take(AppendRequest(seed.epoch, seed.start.position, seed.start.epoch, (), 0, seed.round))
 
-    def receive(self, message: AppendRequest | Seed) -> AppendReply:
-        """Whatever a leader sends."""
+    def receive(self, message: AppendRequest | Seed, *, is_voter: bool) -> AppendReply:
+        """Whatever a leader sends. Raises UnavailableError where this replica is damaged and a voter: nothing of it is believed any more."""
+        if may_begin_afresh(self.disk.head, epoch=message.epoch, is_voter=is_voter):
+            self.disk.begin_afresh(message.epoch)
+            self.checker.begun_afresh(self.disk)
+            self._wrote()
+        if self.disk.head.fault is not None:
+            raise UnavailableError(self.disk.head.fault)
         return self.take_seed(message) if isinstance(message, Seed) else self.take(message)
+
+    def not_taken(self, target: int) -> None:
+        """A follower has it, and did not take it."""
+        if is_leading(self.disk.head):
+            self._lead().not_taken(target)
+
+    def is_voter(self, target: int) -> bool:
+        return self.leading is not None and self.leading.is_voter(target)
 
     def wants_more(self, target: int) -> bool:
         """Whether a follower is known to lack something."""

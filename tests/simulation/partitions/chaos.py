@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from broker.core.append import AppendRequest
 from broker.core.offsets import TrimRequest
+from broker.core.replica import is_leading
 from broker.core.retention import plan_begin
 from tests.simulation.partitions.broker import Waiting
 from tests.simulation.partitions.clients import Client, Consumer, Producer, pick
@@ -67,8 +68,8 @@ class PartitionsRun(Run):
     def _nemesis(self) -> None:
         if self.healing:
             return
-        faults = (self._crash, self._crash_all, self._cut, self.mend, self._lose_disk, self._stop_coordinator, self._jump)
-        self.rng.choices(faults, (4, 1, 4, 3, 2, 3, 1))[0]()
+        faults = (self._crash, self._crash_all, self._cut, self.mend, self._lose_disk, self._damage, self._stop_coordinator, self._jump)
+        self.rng.choices(faults, (4, 1, 4, 3, 2, 2, 3, 1))[0]()
         self.faults += 1
         self.world.at(self.rng.uniform(0.2, 1.8) * self.pace, self._nemesis)
 
@@ -93,19 +94,33 @@ class PartitionsRun(Run):
         self.world.note(f"cut {sorted(map(str, side))}")
 
     def _lose_disk(self) -> None:
-        """No more disks than a majority of the voters can spare: a slot that has no caught-up disk is lost already."""
+        sound = self._spare()
+        if sound:
+            self.world.lose_disk(self.rng.choice(sound))
+
+    def _damage(self) -> None:
+        """What is stored turns out not to be what was stored."""
+        sound = self._spare()
+        if sound:
+            self.world.damage(self.rng.choice(sound))
+
+    def _spare(self) -> list[int]:
+        """The voters with sound replicas, as long as a majority can spare one more: a slot that has no caught-up replica is lost already."""
         row = self.world.row()
         assert row is not None
         slots = len(row["voters"])
-        missing = sum(1 for broker, disk_id in row["voters"].items() if disk_id is None or self.world.brokers[int(broker)].lost)
-        if row["status"] == "ACTIVE" and slots >= self.factor and missing < (slots - 1) // 2 and self._settled(row):
-            self.world.lose_disk(self.rng.choice([int(broker) for broker, disk_id in row["voters"].items()
-                                                  if disk_id is not None and not self.world.brokers[int(broker)].lost]))
+        sound = [int(broker) for broker, disk_id in row["voters"].items() if disk_id is not None and self._is_sound(int(broker))]
+        may = row["status"] == "ACTIVE" and slots >= self.factor and slots - len(sound) < (slots - 1) // 2 and self._settled(row)
+        return sound if may else []
+
+    def _is_sound(self, broker_id: int) -> bool:
+        broker = self.world.brokers[broker_id]
+        return not broker.lost and broker.disk.head.fault is None
 
     def _settled(self, row: Mapping[str, object]) -> bool:
         """Whether every voter that is there is one by the leader's own belief too, so that no change is half done."""
         leader = self.world.brokers.get(row["leader"])  # type: ignore[call-overload]
-        return leader is not None and leader.disk.head.leader_epoch == row["epoch"] and leader.marker_committed()
+        return leader is not None and is_leading(leader.disk.head) and leader.disk.head.leader_epoch == row["epoch"] and leader.marker_committed()
 
     def _stop_coordinator(self) -> None:
         self.rng.choice(self.coordinators).crash()

@@ -64,6 +64,13 @@ class Checker:
         self.stored[disk.disk_id] = disk.log.start
         self._agrees(disk, disk.log.start, "R5", "an offered start")
 
+    def begun_afresh(self, disk: Disk) -> None:
+        """A damaged replica has forgotten its log: it holds nothing of it any more."""
+        self.seen["damaged replicas made anew"] += 1
+        self.stored[disk.disk_id] = self.commits[disk.disk_id] = 0
+        for holders in self.holders.values():
+            holders.discard(disk.disk_id)
+
     def trimmed(self, disk: Disk) -> None:
         """A log begins later: nothing of it was lost that is served, or that is not folded here."""
         self.seen["logs trimmed"] += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.core.replica import Appointment
 from manager.cluster import commands
-from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, damaged_leaderships, election_due
+from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, damaged_leaderships, damaged_voters, election_due
 from manager.cluster.reassignment import ChangeVoters, next_step
 from myqueue.errors import MyQueueError
 from myqueue.protocol.types import PartitionId
@@ -37,6 +37,7 @@ class Coordinator:
         self.told_learners: tuple[int, ...] | None = None
         self.status: Status | None = None
         self.refused: Mapping[PartitionId, int] = {}  # epochs whose leader's replica is damaged
+        self.damaged: dict[int, Mapping[PartitionId, int]] = {}  # by broker: epochs in which it follows with a damaged replica
         self.row: dict[str, Any] = {}
         self.world.at(self.rng.uniform(0, TURN_SECONDS), self._loop, self.life)
 
@@ -98,7 +99,8 @@ class Coordinator:
                        lambda answer: self._appointed(epoch, replicas.learners, answer))
             return
         status = self.status if self.status is not None and self.status.epoch == epoch else Status(epoch, False, frozenset())
-        step = next_step(replicas, outlook, settled=status.settled, caught_up=status.caught_up, held={})
+        step = next_step(replicas, outlook, settled=status.settled, caught_up=status.caught_up, held={},
+                         damaged=frozenset(one for one, seen in self.damaged.items() if seen.get(PARTITION) == epoch))
         if isinstance(step, ChangeVoters):
             self.world.checker.seen["voters changed"] += 1
             self.begin(replicas, step.voters)
@@ -107,17 +109,27 @@ class Coordinator:
             self._propose(commands.SetLearners((item,)))
         elif self.rng.random() < self.world.restless:
             self.begin(replicas, replicas.voters)  # as to move a leadership
-        self._call(leader, "status?", lambda: self.world.brokers[leader].status(), lambda answer: self._learn_status(leader, answer))
+        self.ask(leader)
+        if self.world.automatic:
+            self.ask(self.rng.choice(sorted(replicas.voters)))
+
+    def ask(self, broker_id: int) -> None:
+        """What a broker says of its replica."""
+        if broker_id in self.world.brokers:
+            self._call(broker_id, "status?", lambda: self.world.brokers[broker_id].status(), lambda answer: self._learn_status(broker_id, answer))
 
     def _appointed(self, epoch: int, learners: tuple[int, ...], answer: Any) -> None:
         if not isinstance(answer, MyQueueError):
             self.told, self.told_learners = epoch, learners
 
-    def _learn_status(self, leader: int, answer: Any) -> None:
-        if not isinstance(answer, MyQueueError):
+    def _learn_status(self, broker_id: int, answer: Any) -> None:
+        if isinstance(answer, MyQueueError):
+            return
+        known, status = {PARTITION: self._replicas()}, {"topic_id": TOPIC_ID, "partition": 0, "fault": answer.fault}
+        self.damaged[broker_id] = damaged_voters(broker_id, [status], known)
+        if broker_id == known[PARTITION].leader:
             self.status = answer
-            status = {"topic_id": TOPIC_ID, "partition": 0, "fault": answer.fault}
-            self.refused = damaged_leaderships(leader, [status], {PARTITION: self._replicas()})
+            self.refused = damaged_leaderships(broker_id, [status], known)
 
     # --- an election ---
 

@@ -136,6 +136,11 @@ class Disk:
         self.log.compact(lsn)
         self.head = replace(self.head, start_lsn=lsn, start_offset=self.start.offset)
 
+    def begin_afresh(self, epoch: int) -> None:
+        """Forget everything but what was promised and led."""
+        self.log, self.start, self.folded, self.commit_synced = MemoryLog([]), LogEnd(), LogState(), 0
+        self.head = Head(promised_epoch=epoch, leader_epoch=self.head.leader_epoch)
+
     def set_fault(self, fault: str) -> None:
         """This replica serves nothing from now on."""
         self.head = replace(self.head, fault=fault)

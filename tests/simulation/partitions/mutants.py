@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from broker.core.replica import may_begin_afresh
 from broker.core.retention import plan_begin
 from db.log_store import Head
 from db.replication import AppendReply
@@ -121,6 +122,10 @@ def _no_marker(partition: Any, end: LogEnd, *, epoch: int, append_time: int) -> 
     return [], end
 
 
+def _forgets_though_a_voter(head: Head, *, epoch: int, is_voter: bool) -> bool:
+    return may_begin_afresh(head, epoch=epoch, is_voter=False)
+
+
 # --- coordinators ---
 
 
@@ -150,6 +155,8 @@ _ALL = (
     Mutant("dropped_though_not_trimmed", "nothing is dropped that is served",
            (("tests.simulation.partitions.chaos.plan_begin", _begins_above_what_is_trimmed),)),
     Mutant("seeded_without_the_state", "a start comes with all that is folded", kinds=Kinds(broker=_SeedsWithoutTheState)),
+    Mutant("damaged_voter_begins_afresh", "a damaged replica gets its log anew where it is no voter",
+           (("tests.simulation.partitions.broker.may_begin_afresh", _forgets_though_a_voter),)),
     Mutant("promise_not_durable", "a promise is on disk before the answer", kinds=Kinds(disk=_ForgetsItsPromise)),
     Mutant("no_up_to_date_check", "the furthest log of a majority leads", (("manager.cluster.election.Promise.reach", (0, 0)),)),
     Mutant("election_by_a_minority", "a majority elects", (("manager.cluster.election.has_majority", _anybody),)),

@@ -11,10 +11,11 @@
     dequeue B CONSUMER ID      broker B is asked for the consumer's next message
     keep B                     the keeper's turn at B: it sends to every follower, folds, answers
     send B C [COUNT]           B's next append to its follower C, and the answer to it, so many times; nothing else comes of it
-    crash B [database], start B, lose-disk B, trim B, flip B LSN
+    crash B [database], start B, lose-disk B, trim B, flip B LSN, damage B
     replace-disk B             B comes back with an empty disk under another identity, and registers it
     cut A [B …], mend          nothing passes between A and these (all); everything does again
     rounds B                   ten turns of B's keeper, everything delivered, no trace
+    ask M B                    M asks what B says of its replica, and is answered
     settle B                   the same; then all voters that are up must hold, and have committed and folded, the same, and B something of its own
     status                     a line for the partition and one per broker
 """
@@ -58,8 +59,9 @@ class Scenario(Script):
         return {
             "brokers": self._brokers, "appoint": self._appoint, "turn": self._turn, "begin": self._begin, "force": self._force,
             "decide": self._decide, "elect": self._elect, "produce": self._produce, "dequeue": self._dequeue,
-            "keep": lambda broker: self.world.keep(int(broker)), "send": self._send, "crash": self._crash,
+            "ask": self._ask_status, "keep": lambda broker: self.world.keep(int(broker)), "send": self._send, "crash": self._crash,
             "start": lambda broker: self.world.start(int(broker)),
+            "damage": lambda broker: self.world.damage(int(broker)),
             "lose-disk": lambda broker: self.world.lose_disk(int(broker)), "replace-disk": self._replace_disk, "trim": self._trim,
             "flip": lambda broker, lsn: self._disk(broker).flip(int(lsn)), "cut": self._cut, "mend": self._mend, "rounds": self._rounds,
             "settle": self._settle, "status": self._status}
@@ -80,6 +82,10 @@ class Scenario(Script):
     def _appoint(self, name: str) -> None:
         self._turn(name)
         self._exchange(name, str(self._row()["leader"]))
+
+    def _ask_status(self, name: str, broker: str) -> None:
+        self.coordinators[name].ask(int(broker))
+        self._exchange(name, broker)
 
     def _begin(self, name: str) -> None:
         replicas = self.coordinators[name].look()

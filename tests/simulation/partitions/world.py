@@ -119,6 +119,12 @@ class World(Schedule):
         self.note(f"{broker_id} lost its disk and is {new} now")
         return new
 
+    def damage(self, broker_id: int) -> None:
+        """The replica is found not to hold what it was given: it serves nothing."""
+        self.note(f"{broker_id} is found damaged")
+        self.brokers[broker_id].disk.set_fault("an entry does not have its digest")
+        self.checker.seen["replicas damaged"] += 1
+
     def replace_disk(self, broker_id: int) -> str:
         """The disk is gone; the machine comes back as the same broker with an empty one, under another identity, and registers it."""
         self.crash(broker_id)
@@ -154,11 +160,15 @@ class World(Schedule):
         """What goes to a follower next, if anything does."""
         message = self.guard(broker_id, lambda: self.brokers[broker_id].ask(target))
         if message is not None:
-            self.call(broker_id, target, message, lambda: self.brokers[target].receive(message), lambda reply: self._learn(broker_id, target, reply))
+            is_voter = self.brokers[broker_id].is_voter(target)
+            self.call(broker_id, target, message, lambda: self.brokers[target].receive(message, is_voter=is_voter),
+                      lambda reply: self._learn(broker_id, target, reply))
 
     def _learn(self, broker_id: int, source: int, reply: Any) -> None:
         broker = self.brokers[broker_id]
-        if not isinstance(reply, MyQueueError):
+        if isinstance(reply, MyQueueError):
+            broker.not_taken(source)
+        else:
             self.guard(broker_id, lambda: broker.learn(source, reply))
         self.tell_answers(broker_id)
         if isinstance(reply, MyQueueError) or reply.matched is None:

@@ -34,12 +34,19 @@ class Turns(threading.Event):
         return self.is_set()
 
 
-def elections_held(damaged: set[tuple[int, int]]) -> list[tuple[PartitionId, str]]:
-    """What is elected, and why, where these (broker, partition) are damaged."""
+def elections_held(damaged: set[tuple[int, int]], *, turn_seconds: float = 0.0) -> list[tuple[PartitionId, str]]:
+    """What is elected, and why, where these (broker, partition) are damaged; with time that passes, voters are cared for too."""
+    clock = ManualClock()
     held: list[tuple[PartitionId, str]] = []
 
     def status(broker_id: int, _address: object, partitions: object = None, **_: Any) -> list[dict[str, Any]]:
-        return [{"topic_id": 7, "partition": row.partition, "fault": "lsn 1" if (broker_id, row.partition) in damaged else None} for row in ROWS]
+        return [{"topic_id": 7, "partition": row.partition, "fault": "lsn 1" if (broker_id, row.partition) in damaged else None,
+                 "leading": row.leader == broker_id, "leader_epoch": row.epoch, "committed_in_epoch": row.leader == broker_id, "commit_lsn": 0,
+                 "replicas": {str(other): {} for other in DISKS if other != broker_id}} for row in ROWS]
+
+    def outlook(_catalogue: Catalogue) -> Outlook:
+        clock.advance(turn_seconds)
+        return OUTLOOK
 
     def hold(elections: list[Any], _outlook: Outlook) -> set[PartitionId]:
         held.extend((election.partition, election.reason) for election in elections)
@@ -47,16 +54,23 @@ def elections_held(damaged: set[tuple[int, int]]) -> list[tuple[PartitionId, str
 
     replica: Any = SimpleNamespace(catalogue=lambda: CATALOGUE, current=lambda: CATALOGUE, confirmed_index=lambda: 12, require=lambda index: None)
     brokers: Any = SimpleNamespace(each=lambda calls: [call() for call in calls], status=status)
-    watch: Any = SimpleNamespace(outlook=lambda catalogue: OUTLOOK, begin=lambda: None, is_in_doubt=False)
+    watch: Any = SimpleNamespace(outlook=outlook, begin=lambda: None, is_in_doubt=False)
     signals: Any = None
     leading = threading.Event()
     leading.set()
     Coordinator(propose=lambda command: {}, elections=SimpleNamespace(hold=hold), replica=replica, brokers=brokers,  # type: ignore[arg-type]
-                appointer=Appointer(replica=replica, brokers=brokers, signals=signals), watch=watch, clock=ManualClock()).run(leading, Turns())
+                appointer=Appointer(replica=replica, brokers=brokers, signals=signals), watch=watch, clock=clock).run(leading, Turns())
     return held
 
 
 def test_a_leader_that_says_that_its_replica_is_damaged_is_replaced():
-    """Broker 1 leads partition 0 and took its appointment long ago; that it holds a damaged replica of another one costs nothing."""
+    """Broker 1 leads partition 0 and took its appointment long ago."""
     assert elections_held(damaged=set()) == []
     assert set(elections_held(damaged={(1, 0), (1, 2)})) == {(PartitionId(7, 0), "broker 1 cannot lead")}
+
+
+def test_a_voter_that_says_that_its_replica_is_damaged_loses_its_vote():
+    """At the next turn of care; nothing is done where the present leader was not asked in its epoch."""
+    assert elections_held(damaged=set(), turn_seconds=1.0) == []
+    held = elections_held(damaged={(1, 2)}, turn_seconds=1.0)
+    assert set(held) == {(PartitionId(7, 2), "its voters change")}

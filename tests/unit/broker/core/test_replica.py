@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.core.replica import Appointment, AppointPlan, PromisePlan, check_leading, is_leading, plan_appoint, plan_promise
+from broker.core.replica import Appointment, AppointPlan, PromisePlan, check_leading, is_leading, may_begin_afresh, plan_appoint, plan_promise
 from myqueue.errors import NotLeaderError, RefusedError
 from myqueue.protocol.entry import LogEnd
 
@@ -86,3 +86,15 @@ def test_who_leads(row: Row, leads: bool):
     if not leads:
         with pytest.raises(NotLeaderError):
             check_leading(row)
+
+
+@pytest.mark.parametrize(("row", "epoch", "is_voter", "may"), [
+    (Row(4, 0, LogEnd(9, 9, 3), fault="damaged"), 4, False, True),
+    (Row(4, 2, LogEnd(9, 9, 3), fault="damaged"), 7, False, True),
+    (Row(4, 0, LogEnd(9, 9, 3), fault="damaged"), 4, True, False),  # what it holds may be needed
+    (Row(4, 0, LogEnd(9, 9, 3), fault="damaged"), 3, False, False),  # said by a leader that leads no longer
+    (Row(4, 4, LogEnd(9, 9, 3), fault="damaged"), 4, False, False),  # two leaders in one epoch: nothing of that is believed
+    (Row(4, 0, LogEnd(9, 9, 3)), 4, False, False),
+])
+def test_a_damaged_replica_forgets_its_log_only_where_it_is_no_voter(row: Row, epoch: int, is_voter: bool, may: bool):
+    assert may_begin_afresh(row, epoch=epoch, is_voter=is_voter) is may

@@ -14,6 +14,7 @@ from manager.cluster.election import (
     Replicas,
     choose_leader,
     damaged_leaderships,
+    damaged_voters,
     election_due,
     retry_seconds,
     unbalanced,
@@ -95,6 +96,18 @@ def test_a_leader_whose_replica_is_damaged_is_replaced():
     assert {} == damaged(replace(ROW, electing=True, leader=None)), "one is under way"
     assert {} == damaged(replace(ROW, voters={1: "d1", 2: "d2"})), "the others are no majority"
     assert {} == damaged_leaderships(1, [{"topic_id": 9, "partition": 0, "fault": "x"}], {ROW.partition: ROW}), "its topic is deleted"
+
+
+def test_a_voter_whose_replica_is_damaged_is_told_with_the_epoch():
+    def damaged(row, broker_id=2, fault="an entry lacks its digest"):
+        return damaged_voters(broker_id, [{"topic_id": 1, "partition": 0, "fault": fault}], {ROW.partition: row})
+
+    assert {ROW.partition: 4} == damaged(ROW)
+    assert {} == damaged(ROW, fault=None)
+    assert {} == damaged(ROW, broker_id=1), "the leader: another one has to lead first"
+    assert {} == damaged(replace(ROW, electing=True, leader=None)), "nobody knows who will lead"
+    assert {} == damaged(replace(ROW, voters={1: "d1", 2: None, 3: "d3"})), "its slot is empty already"
+    assert {} == damaged_voters(2, [{"topic_id": 9, "partition": 0, "fault": "x"}], {ROW.partition: ROW}), "its topic is deleted"
 
 
 def test_retries_are_backed_off_to_a_bound():

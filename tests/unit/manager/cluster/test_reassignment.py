@@ -49,6 +49,21 @@ def test_a_whole_partition_needs_nothing():
     assert not needs_attention(ROW, ALL_UP)
 
 
+def test_a_damaged_replica_loses_its_vote_and_is_made_anew_on_the_same_broker():
+    """Only where the leader has committed in its epoch and the others are a majority without it."""
+    def damaged(row: Replicas = ROW, outlook: Outlook = ALL_UP, *, settled: bool = True) -> Step | None:
+        return next_step(row, outlook, settled=settled, caught_up=frozenset(), held={}, damaged=frozenset({2}))
+
+    emptied = {1: "d1", 2: None, 3: "d3"}
+    assert damaged() == ChangeVoters(emptied)
+    assert damaged(settled=False) is None
+    assert damaged(replace(ROW, electing=True, leader=None)) is None
+    assert damaged(outlook=Outlook(BROKERS, dead=frozenset({3}))) is None
+    assert damaged(replace(ROW, voters={1: "d1", 2: "d2"}, replication_factor=2)) is None
+    assert damaged(replace(ROW, voters={2: "d2"}, leader=2, replication_factor=1)) is None
+    assert run(replace(ROW, voters=emptied), ALL_UP) == ["learn [2]", "1:d1 2:d2 3:d3"]
+
+
 def test_a_drained_broker_is_replaced_first_and_then_released():
     assert run(ROW, draining(3)) == ["learn [4]", "1:d1 2:d2 3:d3 4:d4", "1:d1 2:d2 4:d4"]
     assert run(ROW, draining(1)) == ["learn [4]", "1:d1 2:d2 3:d3 4:d4", "2:d2 3:d3 4:d4"]
