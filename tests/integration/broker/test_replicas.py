@@ -61,6 +61,25 @@ def test_nothing_acknowledged_is_lost_when_the_leader_dies(group: Replicas):
     assert group.values(1) == [f"m{number}" for number in range(11)]
 
 
+def test_a_replica_that_moved_away_and_comes_back_believes_no_leader_from_before(group: Replicas):
+    """The old leader, started anew where it hears neither managers nor the next leader, finds an empty replica that has promised another epoch."""
+    group.send("first")
+    group.wait_equal()
+    group.brokers[1].kill()
+    group.elect(2, 3)
+    group.brokers[3].call("POST", routes.I_DROP, {"partitions": [[group.topic_id, 0]]})
+    group.brokers[2].kill()
+    group.start(1)
+    refused = group.brokers[1].call("POST", group.records, {"value": "lost"}, status=503)
+    assert refused["error"]["code"] in ("unavailable", "outcome_unknown", "not_leader"), refused
+    assert group.values(1) == ["first"]
+    group.start(2)
+    leader = group.elect(1, 2)
+    group.send("second")
+    group.wait_equal()
+    assert group.values(leader) == group.values(3) == ["first", "second"]
+
+
 def test_without_a_majority_nothing_is_acknowledged_and_the_answer_comes_soon(group: Replicas):
     """503 and not done within 3 s; when a follower is back, writes go on by themselves."""
     group.send("before")
