@@ -138,8 +138,11 @@ class Switchboard:
 
     async def _close(self, relay: _Relay) -> None:
         if relay.server is not None:
-            relay.server.close()
-            relay.server = None
+            server, relay.server = relay.server, None
+            for listener in server.sockets:
+                self._loop.remove_reader(listener.fileno())
+            await asyncio.sleep(0)  # what was accepted just now becomes a connection first: asyncio loses it where the server is closed by then
+            server.close()
         for writer in list(relay.open_connections):
             _abort(writer)
 

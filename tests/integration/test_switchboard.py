@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import secrets
 import socket
 import subprocess
@@ -90,6 +91,25 @@ def ask_as(name: str, port: int, timeout_seconds: float = 5.0) -> str:
 def test_what_is_said_passes_both_ways(board: Switchboard, echo: int) -> None:
     with dial(board.add("broker-1", echo)) as connection:
         assert [b"HELLO", b"AGAIN"] == [ask(connection), ask(connection, b"again")]
+
+
+def test_connections_that_come_while_a_relay_stops_listening_are_closed(board: Switchboard, echo: int) -> None:
+    """Their other ends learn it, and none is left to the garbage collector, which would complain."""
+    port = board.add("broker-1", echo)
+    for _ in range(60):
+        callers = [socket.socket() for _ in range(12)]
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex((HOST, port))
+        board.refuse("broker-1")
+        for caller in callers:
+            caller.settimeout(5)
+            with contextlib.suppress(OSError):
+                caller.sendall(b"hello")
+                assert caller.recv(100) in (b"", b"HELLO")
+            caller.close()
+        board.accept("broker-1")
+    gc.collect()
 
 
 def test_a_cut_holds_what_is_said_until_it_is_lifted(board: Switchboard, echo: int) -> None:
