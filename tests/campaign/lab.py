@@ -12,18 +12,23 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg2
+import requests
 
+from myqueue.protocol import routes
 from myqueue.supervisor import KINDS, Cluster, ClusterSpec, Kind
 from myqueue.supervisor.control import ask
 from myqueue.supervisor.folder import Saved
 from myqueue.supervisor.plan import database_address
+from myqueue.supervisor.spec import BROKERS_MAX
 from tests.campaign.schedule import Nodes
 from tests.campaign.switchboard import HOST, Switchboard
 from tests.support.clusters import discard
 from tests.support.postgres import open_folder
+from tests.support.waiting import wait_until
 
 CLOCK_BYTES = 8
 CONNECT_SECONDS = 5
+KNOWN_SECONDS = 10
 # Segments are rolled, dropped and seeded within a campaign's minutes.
 SMALL_SEGMENTS = {"MYQUEUE_BROKER_SEGMENT_BYTES_MAX": str(512 << 10), "MYQUEUE_BROKER_FOLLOWER_KEPT_SECONDS": "1"}
 
@@ -65,6 +70,8 @@ class Lab:
             address = database_address(spec, places, name)
             url = f"postgresql://{login}@{HOST}:{self._database_ports[name]}/{address['name']}"
             environment[name] = self._environment(name, url, shape.broken)
+        environment |= {name: {"MYQUEUE_TEST_MODE": "1", **SMALL_SEGMENTS} for name in ClusterSpec(brokers=BROKERS_MAX).broker_names()
+                        if name not in environment}
         self.cluster = Cluster(folder / "data", spec, kinds=self._kinds(saved), environment=environment)
         self._saved = saved
 
@@ -86,6 +93,22 @@ class Lab:
             self.cluster.up()
         after = self.cluster.folder.load()
         assert after is not None and after.ports == self._saved.ports, "somebody took a port that was kept"
+
+    def broker_id(self, name: str) -> int:
+        """The id under which the managers know a broker, by where it listens for them. Raises AssertionError: they do not say in time."""
+        port = self._ports.get(name) or int(self.cluster.node(name)["url"].rpartition(":")[2])
+        return wait_until(lambda: self._ids().get(port), timeout_seconds=KNOWN_SECONDS, what=f"the managers to know {name}")
+
+    def _ids(self) -> dict[int, int]:
+        try:
+            answer = requests.get(self.url + routes.CLUSTER, timeout=CONNECT_SECONDS)
+        except requests.RequestException:
+            return {}
+        return {broker["port"]: broker["broker_id"] for broker in answer.json()["brokers"]} if answer.status_code == 200 else {}
+
+    def add_broker(self) -> str:
+        """One broker more, with a PostgreSQL as the others have; it has no relay, so that no link of it is struck."""
+        return self.cluster.add_broker()
 
     # --- nodes, without waiting for them to be ready ---
 

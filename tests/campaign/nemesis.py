@@ -15,6 +15,7 @@ from functools import partial
 import requests
 
 from myqueue.errors import MyQueueError
+from myqueue.protocol import routes
 from myqueue.supervisor.process import descendants, signal_all
 from tests.campaign.history import History, Struck
 from tests.campaign.lab import Lab
@@ -23,6 +24,9 @@ from tests.campaign.switchboard import CUT, LOSE_REPLY, RESET_IN_REPLY, SLOW, Ru
 from tests.support.waiting import wait_until
 
 ASK_SECONDS = 1.0
+CALL_SECONDS = 30.0
+HEAL_SECONDS = 60.0
+RETRY_SECONDS = 0.3
 DOWN_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 TOOL_SECONDS = 5.0
@@ -49,6 +53,7 @@ class Nemesis:
         self._lab, self._history, self._now, self._say = lab, history, now, say
         self._chance = random.Random(seed)
         self._running: list[_Running] = []
+        self._added: dict[str, int] = {}  # node → broker id, of what is to be removed again
 
     def run(self, faults: Sequence[Fault], enough: Callable[[History], bool]) -> None:
         """Begin and end every fault in its time; returns when all are over, or as soon as ``enough`` says so."""
@@ -77,6 +82,16 @@ class Nemesis:
                 self._lab.tell("resume", name)
             elif state == "down":
                 self._lab.tell("start", name)
+        for name in self._lab.nodes.brokers:
+            self._drain(name, draining=False, timeout_seconds=HEAL_SECONDS)
+
+    def remove_added(self) -> None:
+        """Remove the brokers that were added, and stop them; everything else is healed. Raises AssertionError: one could not be drained."""
+        for name, broker_id in self._added.items():
+            wait_until(lambda broker_id=broker_id: self._call("DELETE", routes.BROKER.format(broker_id=broker_id)), timeout_seconds=HEAL_SECONDS,
+                       what=f"{name} to be removed", interval_seconds=RETRY_SECONDS)
+            self._lab.tell("stop", name)
+        self._added = {}
 
     def _begin(self, fault: Fault) -> None:
         victims, began, remark = self._named(fault.victims), self._now(), ""
@@ -171,6 +186,33 @@ class Nemesis:
         self._lab.set_clock(victims[0], seconds)
         return partial(self._lab.set_clock, victims[0], 0.0)
 
+    # --- brokers that come and go ---
+
+    def _drain(self, name: str, *, draining: bool, timeout_seconds: float = TOOL_SECONDS) -> None:
+        """Raises AssertionError: it could not be asked for in time."""
+        path = routes.DRAIN.format(broker_id=self._lab.broker_id(name))
+        wait_until(lambda: self._call("POST", path, {"draining": draining}), timeout_seconds=timeout_seconds,
+                   what=f"{name} to be drained" if draining else f"{name} to be used", interval_seconds=RETRY_SECONDS)
+
+    def _drain_for_a_while(self, victims: tuple[str, ...]) -> Undo:
+        self._drain(victims[0], draining=True)
+        return partial(self._drain, victims[0], draining=False)
+
+    def _add_broker(self) -> Undo:
+        name = self._lab.add_broker()
+        self._added[name] = self._lab.broker_id(name)
+        return partial(self._drain, name, draining=True)
+
+    def _call(self, method: str, path: str, body: object = None) -> bool:
+        """Whether the managers did what was asked for; they may be without a leader just now."""
+        try:
+            answer = requests.request(method, self._lab.url + path, json=body, timeout=CALL_SECONDS)
+        except requests.RequestException:
+            return False
+        if answer.status_code not in (200, 204, 503):
+            raise OSError(f"{method} {path}: {answer.status_code} {answer.text[:200]}")
+        return answer.status_code != 503
+
     # --- links ---
 
     def _rules(self, *rules: Rule) -> Undo:
@@ -216,6 +258,8 @@ _ACTIONS: dict[str, _Action] = {
     "kill_backend": lambda nemesis, fault, victims: nemesis._kill_backend(victims),
     "stop_postgres_at_once": lambda nemesis, fault, victims: nemesis._stop_at_once(victims),
     "restart": lambda nemesis, fault, victims: nemesis._take_down("stop", victims),
+    "drain_broker": lambda nemesis, fault, victims: nemesis._drain_for_a_while(victims),
+    "add_broker": lambda nemesis, fault, victims: nemesis._add_broker(),
     "restart_rolling": lambda nemesis, fault, victims: nemesis._restart_one_by_one(victims),
     **dict.fromkeys(("pause", "pause_write_manager", "pause_managers"), lambda nemesis, fault, victims: nemesis._pause(victims)),
     "cut_one_way": lambda nemesis, fault, victims: nemesis._cut(*victims, both=False),

@@ -91,6 +91,7 @@ class _Campaign:
         if self._wait(lambda: not self._lab.unready(), HEAL_SECONDS):
             self._history.healed_at = self._now()
             self._say(f"{self._now() - first:6.1f} s  healed")
+            nemesis.remove_added()
             self._drain()
             self.end()
             observe.look(self._lab, self._history, list(TOPICS))

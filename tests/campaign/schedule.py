@@ -47,9 +47,10 @@ class Fault:
 PICK_BROKER, PICK_MANAGER, PICK_SERVER, PICK_BALANCER, PICK_SERVICE, PICK_ANY = "broker", "manager", "server", "balancer", "service", "any"
 PICK_MAJORITY, PICK_MANAGERS, PICK_BROKERS, PICK_ALL = "majority", "managers", "brokers", "all"
 PICK_LINK, PICK_REPLY, PICK_DATABASE_LINK, PICK_MANAGER_LINKS = "link", "reply", "database link", "manager links"
-PICK_WRITE_MANAGER = "write manager"
+PICK_WRITE_MANAGER, PICK_NEW_BROKER = "write manager", "new broker"
 LINKS = frozenset({PICK_LINK, PICK_REPLY, PICK_DATABASE_LINK, PICK_MANAGER_LINKS})
 WRITE_MANAGER = "write-manager"  # a victim that only the moment names
+NEW_BROKER = "new-broker"  # one more than there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ KINDS: Mapping[str, Kind] = {
     "kill_all": Kind(PICK_ALL, (0.2, 1.0), is_big=True),
     "restart_rolling": Kind(PICK_BROKERS, (0.5, 1.0), is_big=True),
     "disk_full": Kind(PICK_SERVER, (1.0, 4.0)),  # by a limit on the size of its files
+    "drain_broker": Kind(PICK_BROKER, (3.0, 8.0)),  # its replicas are given up as far as they can be, and come back
+    "add_broker": Kind(PICK_NEW_BROKER, (4.0, 10.0)),  # and drained again; removed once everything is healed
     "clock_jump": Kind(PICK_SERVICE, (2.0, 8.0), (-86_400.0, 86_400.0)),
 }
 
@@ -144,8 +147,10 @@ def _possible(victims: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _is_possible(kind: Kind, nodes: Nodes) -> bool:
-    if kind.pick in (PICK_SERVER,):
+    if kind.pick == PICK_SERVER:
         return bool(nodes.servers)
+    if kind.pick == PICK_NEW_BROKER:
+        return len(nodes.servers) > 1  # one that all share has no room for many more
     if kind.pick in (PICK_MAJORITY, PICK_MANAGER_LINKS, PICK_WRITE_MANAGER):
         return len(nodes.managers) > 2
     return True
@@ -171,6 +176,7 @@ def _draw(pick: str, nodes: Nodes, chance: random.Random) -> tuple[str, ...]:
 
 _ONE_OF = {PICK_BROKER: lambda nodes: nodes.brokers, PICK_MANAGER: lambda nodes: nodes.managers, PICK_SERVER: lambda nodes: nodes.servers,
            PICK_BALANCER: lambda nodes: (nodes.balancer,), PICK_SERVICE: lambda nodes: (*nodes.brokers, *nodes.managers),
-           PICK_ANY: lambda nodes: (*nodes.services, *nodes.servers), PICK_WRITE_MANAGER: lambda nodes: (WRITE_MANAGER,)}
+           PICK_ANY: lambda nodes: (*nodes.services, *nodes.servers), PICK_WRITE_MANAGER: lambda nodes: (WRITE_MANAGER,),
+           PICK_NEW_BROKER: lambda nodes: (NEW_BROKER,)}
 _GROUPS = {PICK_MANAGERS: lambda nodes: nodes.managers, PICK_BROKERS: lambda nodes: nodes.brokers, PICK_MANAGER_LINKS: lambda nodes: nodes.managers,
            PICK_ALL: lambda nodes: (*nodes.services, *nodes.servers)}
