@@ -28,6 +28,7 @@ from myqueue.service.wakeups import Wakeups
 
 from .app import create_app
 from .directory import Directory, describe_by
+from .expiry import Expiry
 from .follower import Follower
 from .heartbeat import Heartbeat
 from .identity import Identity
@@ -71,6 +72,7 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     heartbeat = Heartbeat(keeper, managers, {"host": host, "port": port, "database": database},
                           interval_seconds=settings.heartbeat_interval_seconds, on_registered=lambda known: _rename(known, settings))
     policy, retention = RollPolicy(settings.segment_bytes_max, settings.segment_age_seconds_max), Retention(store, replicator)
+    expiry = Expiry(store, clock, trim=service.trim)
     for close in (writer.dispose, reader.dispose, keeper.dispose, transport.close):
         lifecycle.on_stop(close)
     for number in range(settings.writers):
@@ -80,6 +82,7 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     lifecycle.thread("heartbeat", heartbeat.run)
     lifecycle.every("replicas", settings.replica_check_seconds, replicator.look_around)
     lifecycle.every("segments", settings.segment_check_seconds, lambda: _look_at_segments(store, policy, retention))
+    lifecycle.every("expiry", settings.expiry_check_seconds, expiry.look)
     node = _rename(identity.load(), settings)
     return create_app(node, service, store, directory, identity, managers, follower, lifecycle, Guard(clock, token=settings.token, secret=secret))
 

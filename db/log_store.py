@@ -106,6 +106,15 @@ class EntryMark:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What of a log lies in a segment that is not written to any more."""
+
+    end: Border
+    append_time: int | None  # of the last entry there, microseconds since 1970; None where it is not held
+    size_bytes: int  # 0 where it was not asked for
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
     """What a read found: committed blocks as an ``entries`` body, and the log's bounds at that moment."""
 
@@ -240,6 +249,9 @@ class LogStore(Protocol):
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         """The entry at ``lsn`` without its columns; None where it is not held."""
+
+    def parts(self, partition: PartitionId, *, with_sizes: bool) -> list[Part]:
+        """A log's parts that may be dropped whole, from its start on; the segment that is written to is none. Sizes are looked up once each."""
 
     def may_begin_later(self) -> list[PartitionId]:
         """The logs here that have a border to begin at, by what is trimmed and folded, as a look without their locks shows."""

@@ -15,7 +15,7 @@ from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
-from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, Snapshot, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
 
 
 @dataclass
@@ -185,6 +185,10 @@ class MemoryLogStore:
 
     def mark(self, partition: PartitionId, lsn: int) -> EntryMark | None:
         return next((EntryMark(entry.head, entry.chain) for entry in self._log(partition).entries if entry.head.lsn == lsn), None)
+
+    def parts(self, partition: PartitionId, *, with_sizes: bool) -> list[Part]:
+        return [Part(Border(*_after(entry)[:2]), entry.head.append_time, len(entry.values or b"") if with_sizes else 0)
+                for entry in self._log(partition).entries if entry.request_index == entry.request_count - 1]
 
     def may_begin_later(self) -> list[PartitionId]:
         return sorted(partition for partition, log in self._logs.items() if log.head.trim_offset > log.head.start_offset)

@@ -43,7 +43,7 @@ from myqueue.protocol.types import PartitionId, Record
 from . import consumers, folding, producers, segments
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
 from .folding import FROM_HEAD, WHERE_PARTITION
-from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Slice, Snapshot, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
 from .replication.log import chain_before, epoch_before
 from .sql_log import SqlLogView, find_mark
 
@@ -271,6 +271,7 @@ class PostgresLogStore:
 
     def __init__(self, writer: sqlalchemy.Engine, reader: sqlalchemy.Engine, *, on_event: Callable[[str], None] = lambda event: None) -> None:
         self._writer, self._reader, self._on_event = writer, reader, on_event
+        self._part_bytes: dict[PartitionId, dict[int, int]] = {}  # by segment: what does not change any more
 
     # --- writing ---
 
@@ -296,6 +297,16 @@ class PostgresLogStore:
         except psycopg2.Error as error:
             raise _ours(error) from error
         return gone
+
+    def parts(self, partition: PartitionId, *, with_sizes: bool) -> list[Part]:
+        with self._reading() as cursor:
+            cursor.execute(segments.PARTS, {"topic_id": partition.topic_id, "partition": partition.partition})
+            found = cursor.fetchall()
+            known = self._part_bytes.get(partition, {})
+            sizes = {row[0]: known[row[0]] if row[0] in known else _part_bytes(cursor, row[0], partition) for row in found} if with_sizes else {}
+        if with_sizes:
+            self._part_bytes[partition] = sizes
+        return [Part(Border(lsn, offset), append_time, sizes.get(segment_id, 0)) for segment_id, lsn, offset, append_time in found]
 
     def may_begin_later(self) -> list[PartitionId]:
         with self._reading() as cursor:
@@ -503,6 +514,11 @@ class PostgresLogStore:
 def _roll_back(cursor: Any) -> None:
     with suppress(psycopg2.Error):  # a broken connection has rolled back by itself, and is not used again
         cursor.execute("ROLLBACK")
+
+
+def _part_bytes(cursor: Any, segment_id: int, partition: PartitionId) -> int:
+    cursor.execute(segments.PART_BYTES.format(size=_SIZE, table=segments.table_name(segment_id)), partition)
+    return int(cursor.fetchone()[0])
 
 
 def _ours(error: psycopg2.Error) -> MyQueueError:

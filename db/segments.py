@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg2
 
 from myqueue.errors import UnavailableError
+from myqueue.protocol.topic_config import Kept, kept_of
 
 DROP_LOCK_TIMEOUT_MS = 50  # a DROP that waits makes others wait behind it: give up soon and come again
 DROP_ATTEMPTS = 100
+SEGMENTS_KEPT = 4  # of what a topic keeps by time or size, a segment is at most so great a part
+SEGMENT_BYTES_MIN, SEGMENT_SECONDS_MIN = 64 << 10, 1.0
 LOCK_TOPIC = "SELECT 1 FROM topic WHERE topic_id = %s FOR UPDATE"
 FIND = "SELECT segment_id FROM segment WHERE topic_id = %s AND state = %s ORDER BY segment_id LIMIT 1"
 SET_STATE = "UPDATE segment SET state = %s WHERE segment_id = %s"
@@ -24,8 +27,9 @@ MAKE = "SELECT create_segment(%s)"
 # The size of a table that is being dropped is NULL.
 OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, coalesce(pg_relation_size(c.oid), 0) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0),
                           extract(epoch FROM clock_timestamp() - s.created_at),
-                          EXISTS (SELECT 1 FROM segment n WHERE n.topic_id = s.topic_id AND n.state = 'spare')
-                   FROM segment s JOIN pg_class c ON c.oid = to_regclass('log_segment_' || s.segment_id) WHERE s.state = 'open'"""
+                          EXISTS (SELECT 1 FROM segment n WHERE n.topic_id = s.topic_id AND n.state = 'spare'), t.config
+                   FROM segment s JOIN topic t USING (topic_id)
+                        JOIN pg_class c ON c.oid = to_regclass('log_segment_' || s.segment_id) WHERE s.state = 'open'"""
 
 # A log's part of a segment ends where its part of the next one begins.
 BORDERS = """SELECT next_lsn, next_offset FROM (
@@ -40,6 +44,15 @@ MAY_BEGIN_LATER = """SELECT DISTINCT p.topic_id, p.partition FROM partition_comm
                      JOIN segment g ON g.segment_id = s.segment_id
                      WHERE c.trim_offset > 0 AND g.state = 'sealed' AND coalesce(s.next_offset, p.end_offset) <= c.trim_offset
                        AND coalesce(s.next_lsn, p.end_lsn) <= c.applied_lsn"""
+# Of a log, per sealed segment: where its part ends, when the last entry there was appended, and (if asked for) how much its part takes.
+PARTS = """SELECT s.segment_id, s.next_lsn, s.next_offset, (SELECT e.append_time FROM log_entry e WHERE e.topic_id = %(topic_id)s
+               AND e.partition = %(partition)s AND e.lsn = s.next_lsn - 1)
+           FROM (SELECT b.segment_id, coalesce(lead(first_lsn) OVER w, p.end_lsn) AS next_lsn,
+                        coalesce(lead(first_offset) OVER w, p.end_offset) AS next_offset
+                 FROM segment_start b JOIN partition_state p USING (topic_id, partition)
+                 WHERE topic_id = %(topic_id)s AND partition = %(partition)s WINDOW w AS (ORDER BY b.segment_id)) s
+           JOIN segment g USING (segment_id) WHERE g.state = 'sealed' ORDER BY s.segment_id"""
+PART_BYTES = "SELECT coalesce(sum({size}), 0) FROM {table} WHERE topic_id = %s AND partition = %s"
 FORGET_STARTS = "DELETE FROM segment_start WHERE topic_id = %s AND partition = %s AND first_lsn < %s"
 ABANDONED = """SELECT g.segment_id FROM segment g WHERE g.state = 'sealed'
                AND NOT EXISTS (SELECT 1 FROM segment_start s WHERE s.segment_id = g.segment_id) ORDER BY g.segment_id"""
@@ -56,6 +69,7 @@ class OpenSegment:
     size_bytes: int
     age_seconds: float
     has_spare: bool
+    kept: Kept = field(default_factory=Kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +80,19 @@ class RollPolicy:
     age_seconds_max: float
 
     def is_due(self, segment: OpenSegment) -> bool:
-        return segment.size_bytes >= self.bytes_max or (segment.age_seconds >= self.age_seconds_max and segment.size_bytes > 0)
+        return self._fraction(segment) >= 1
 
     def wants_spare(self, segment: OpenSegment) -> bool:
-        half = segment.size_bytes >= self.bytes_max / 2 or (segment.age_seconds >= self.age_seconds_max / 2 and segment.size_bytes > 0)
-        return half and not segment.has_spare
+        return self._fraction(segment) >= 0.5 and not segment.has_spare
+
+    def _fraction(self, segment: OpenSegment) -> float:
+        """How full a segment is, by size or age. Where a topic keeps little, its segments are small: only whole ones are dropped."""
+        kept, bytes_max, age_seconds_max = segment.kept, self.bytes_max, self.age_seconds_max
+        if kept.size_bytes is not None:
+            bytes_max = min(bytes_max, max(SEGMENT_BYTES_MIN, kept.size_bytes // SEGMENTS_KEPT))
+        if kept.milliseconds is not None:
+            age_seconds_max = min(age_seconds_max, max(SEGMENT_SECONDS_MIN, kept.milliseconds / 1_000 / SEGMENTS_KEPT))
+        return max(segment.size_bytes / bytes_max, segment.age_seconds / age_seconds_max if segment.size_bytes > 0 else 0.0)
 
 
 def table_name(segment_id: int) -> str:
@@ -100,7 +122,7 @@ def maintain(transaction: Transaction, policy: RollPolicy) -> list[int]:
     """Make spares and roll what is due, each in a transaction of its own; which segments were opened. Any number may run at once."""
     with transaction() as cursor:
         cursor.execute(OPEN_SEGMENTS)
-        segments = [OpenSegment(row[0], row[1], row[2], float(row[3]), row[4]) for row in cursor.fetchall()]
+        segments = [OpenSegment(row[0], row[1], row[2], float(row[3]), row[4], kept_of(row[5])) for row in cursor.fetchall()]
     opened = []
     for segment in segments:
         if policy.is_due(segment):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,11 +23,9 @@ from manager.replica import Replica
 from myqueue.clock import Clock
 from myqueue.errors import BadRequestError, ConflictError, MyQueueError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
 from myqueue.protocol.names import check_topic_name, parse_integer
+from myqueue.protocol.topic_config import check_config
 from myqueue.protocol.types import NodeAddress, PartitionId
 
-CONFIG_NAME = re.compile(r"[a-z][a-z0-9_.]{0,63}", re.ASCII)
-CONFIG_FIELDS_MAX = 32
-CONFIG_TEXT_MAX = 1_000
 TOPICS_MAX = 1_000  # in one registration
 PAUSE_SECONDS = 0.1
 LISTED_MAX = 100  # partitions named in an answer about health; their number is told too
@@ -69,10 +66,23 @@ class ManagerService:
             TopicExistsError, BadRequestError, RefusedError, UnavailableError: nothing was created.
             OutcomeUnknownError: it may exist, or exists but not every leader has taken its partitions yet.
         """
-        name, config = check_topic_name(name), checked_config(config)
+        name, config = check_topic_name(name), check_config(config)
         created = self._proposer.propose(commands.CreateReplicatedTopic(name, partitions, replication_factor, config))
         self._have_appointed([name])
         return created if created["replication_factor"] != 2 else {**created, "warning": TWO_REPLICAS}
+
+    def alter_topic(self, name: str, changes: Any) -> dict[str, Any]:
+        """Change fields of a topic's config, None takes one out; the topic with its config as it is then. Brokers learn it soon.
+
+        Raises:
+            UnknownTopicError, BadRequestError: nothing was changed.
+            ConflictError: the topic was deleted meanwhile, and created again. Nothing was changed.
+        """
+        name, checked = check_topic_name(name), check_config(changes, removals=True)
+        if not checked:
+            raise BadRequestError("config must have at least one field", argument="config")
+        topic = self._replica.certain(lambda known: known.topic(name))
+        return self._proposer.propose(commands.AlterTopic(name, topic.topic_id, checked))
 
     def delete_topic(self, name: str) -> dict[str, Any]:
         """Delete a topic with its messages and registrations; brokers drop them soon."""
@@ -330,22 +340,6 @@ class ManagerService:
         for name in names:
             check_topic_name(name)
 
-
-def checked_config(config: Any) -> dict[str, Any]:
-    """A topic's configuration: a small flat object. Raises BadRequestError."""
-    if config is None:
-        return {}
-    if not isinstance(config, dict) or len(config) > CONFIG_FIELDS_MAX:
-        raise BadRequestError(f"config must be an object of at most {CONFIG_FIELDS_MAX} fields", argument="config")
-    for name, value in config.items():
-        if not CONFIG_NAME.fullmatch(name):
-            raise BadRequestError(f"config: {name[:80]!r} is not a name such as retention_ms", argument="config")
-        if not isinstance(value, (str, int, bool)) or (isinstance(value, str) and (len(value) > CONFIG_TEXT_MAX or not value.isprintable())):
-            raise BadRequestError(f"config: {name} must be a whole number, true, false, or a printable text of at most {CONFIG_TEXT_MAX} characters",
-                                  argument="config")
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise BadRequestError(f"config: {name} is too large", argument="config")
-    return dict(config)
 
 
 def _add_broker(body: Mapping[str, Any]) -> commands.AddBroker:

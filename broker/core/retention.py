@@ -1,6 +1,7 @@
 """Where a log may begin: nothing is dropped that is served, not folded yet, or lacked by a follower that will come for it soon.
 
-A trim says below which offset nothing is served any more; what is stored begins later only at a border between segments.
+What a topic's config does not keep is trimmed by its leader; a trim says below which offset nothing is served any more; what is
+stored begins later only at a border between segments.
 """
 
 from __future__ import annotations
@@ -9,6 +10,20 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from myqueue.protocol.entry import Border
+from myqueue.protocol.topic_config import Kept
+
+
+class LogPart(Protocol):
+    """What of a part of the log this rule looks at."""
+
+    @property
+    def end(self) -> Border: ...
+
+    @property
+    def append_time(self) -> int | None: ...
+
+    @property
+    def size_bytes(self) -> int: ...
 
 
 class TrimmedHead(Protocol):
@@ -28,6 +43,27 @@ class TrimmedHead(Protocol):
 
     @property
     def fault(self) -> str | None: ...
+
+
+def plan_trim(kept: Kept, parts: Iterable[LogPart], *, now_us: int, committed: int) -> int:
+    """The offset below which nothing is to be kept any more; 0 where that is nothing.
+
+    Whole parts only, so that what is trimmed gives the disk back: what lies in a part is kept as long as any of it is to be.
+
+    Args:
+        parts: of the log, in its order, with their sizes where those are bounded.
+        now_us: the leader's wall clock, microseconds since 1970; so is the time of appending.
+        committed: the committed end, an offset: nothing above it is trimmed.
+    """
+    parts = list(parts)
+    found, left = 0, sum(part.size_bytes for part in parts)
+    for part in parts:
+        left -= part.size_bytes
+        is_old = kept.milliseconds is not None and part.append_time is not None and part.append_time < now_us - 1_000 * kept.milliseconds
+        if not is_old and not (kept.size_bytes is not None and left >= kept.size_bytes):
+            break
+        found = part.end.offset
+    return min(found, committed)
 
 
 def plan_begin(head: TrimmedHead, borders: Iterable[Border], *, kept_from: int) -> Border | None:

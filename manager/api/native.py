@@ -62,6 +62,10 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
 
         return jsonify(replica.certain(look))
 
+    @blueprint.patch(_flask(routes.TOPIC))
+    def alter_topic(topic: str) -> Response:
+        return jsonify(service.alter_topic(topic, body_of("config").get("config")))
+
     @blueprint.delete(_flask(routes.TOPIC))
     def delete_topic(topic: str) -> Response:
         return jsonify(service.delete_topic(topic))

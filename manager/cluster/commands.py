@@ -140,6 +140,16 @@ class CreateReplicatedTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterTopic:
+    """Fields of a topic's config change, those that are null go. Refused where the name belongs to another topic by now."""
+
+    topic: str
+    topic_id: int
+    changes: dict
+    TYPE: ClassVar[str] = "alter_topic"
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteTopic:
     """The topic and its registrations go; its name may be used again, its id never."""
 
@@ -242,7 +252,7 @@ class ForceElections:
 
 Command = (Noop | InitCluster | SetMember | RemoveMember | DiskLost | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition
            | RegisterProducers | RegisterConsumers | ReplaceDisk | DrainBroker | CreateReplicatedTopic | BeginElections | AppointLeaders
-           | SetLearners | ForceElections)
+           | SetLearners | ForceElections | AlterTopic)
 BY_TYPE: dict[str, type] = {cls.TYPE: cls for cls in typing.get_args(Command)}
 _HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member, BeginElection, AppointLeader, Learners)}
 

@@ -77,7 +77,14 @@ class MajorityForced:
     left_out: tuple[int, ...]
 
 
-Event = BrokerRegistered | PartitionsCreated | TopicDeleted | MajorityForced
+@dataclass(frozen=True, slots=True)
+class TopicAltered:
+    """Its leaders are to be told its config."""
+
+    topic_id: int
+
+
+Event = BrokerRegistered | PartitionsCreated | TopicAltered | TopicDeleted | MajorityForced
 
 
 class Draft:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manager.cluster import commands, partitions
-from manager.cluster.draft import BrokerRegistered, Delete, Draft, Event, MetadataView, Put, Row, TopicDeleted
+from manager.cluster.draft import BrokerRegistered, Delete, Draft, Event, MetadataView, Put, Row, TopicAltered, TopicDeleted
 from manager.cluster.placement import FACTOR_MAX
 from myqueue.errors import (
     BadRequestError,
@@ -145,6 +145,16 @@ def _create(draft: Draft, name: str, command: commands.CreateTopic | commands.Cr
             "replication_factor": topic["replication_factor"], "config": command.config}
 
 
+def _alter_topic(draft: Draft, command: commands.AlterTopic) -> Row:
+    topic = draft.known_topic(command.topic)
+    if topic["topic_id"] != command.topic_id:
+        raise ConflictError(f"Topic '{command.topic}' was deleted and created again meanwhile", topic=command.topic)
+    config = {name: value for name, value in {**topic["config"], **command.changes}.items() if value is not None}
+    draft.put("topic", {"topic_id": command.topic_id}, **{**_without(topic, "topic_id"), "config": config})
+    draft.events.append(TopicAltered(command.topic_id))
+    return {"topic": command.topic, "topic_id": command.topic_id, "config": config}
+
+
 def _delete_topic(draft: Draft, command: commands.DeleteTopic) -> Row:
     topic = draft.known_topic(command.topic)
     holders = {broker_id for row in draft.find("partition", topic_id=topic["topic_id"]) for broker_id in partitions.holders(row)}
@@ -211,6 +221,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], Row]] = {
     commands.DrainBroker: _drain_broker,
     commands.CreateTopic: _create_topic,
     commands.CreateReplicatedTopic: _create_replicated_topic,
+    commands.AlterTopic: _alter_topic,
     commands.DeleteTopic: _delete_topic,
     commands.AddPartition: _add_partition,
     commands.RegisterProducers: _register_producers,

@@ -1,4 +1,4 @@
-"""``myqueue topics``: list, create, describe, trim, recover."""
+"""``myqueue topics``: list, create, describe, alter, trim, recover."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
+from ..errors import BadRequestError
+from ..protocol.topic_config import FIELDS, check_config
 from . import render
 from .connecting import add_bootstrap, admin, existing, number
 
@@ -17,7 +19,7 @@ PARTITION_COLUMNS = ("partition", "leader", "replicas", "epoch", "status", "star
 
 def add_parser(groups: Any) -> None:
     """A command for each thing one does with topics."""
-    text = "list, create, describe, trim and recover topics"
+    text = "list, create, describe, alter, trim and recover topics"
     parser = groups.add_parser("topics", help=text, description=text)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
@@ -35,9 +37,14 @@ def add_parser(groups: Any) -> None:
     create.add_argument("--partitions", type=number(1), default=1, metavar="N", help="default: 1")
     create.add_argument("--replication-factor", type=number(1), metavar="N",
                         help="replicas of each partition (default: one on each live broker, at most 3)")
+    create.add_argument("--config", type=_setting, action="append", default=[], metavar="FIELD=NUMBER", help=_fields())
     create.add_argument("--if-not-exists", action="store_true", help="succeed where the topic is there already")
     describe = command("describe", _describe, "show a topic's partitions with leaders and offsets")
     describe.add_argument("topic", metavar="TOPIC")
+    alter = command("alter", _alter, "change a topic's config")
+    alter.add_argument("topic", metavar="TOPIC")
+    alter.add_argument("--config", type=_setting, action="append", default=[], metavar="FIELD=NUMBER", help=_fields())
+    alter.add_argument("--unset", action="append", default=[], choices=sorted(FIELDS), help="take a field out: without it there is no bound")
     trim = command("trim", _trim, "drop a partition's messages below an offset, for all consumers and for good", json=False)
     trim.add_argument("topic", metavar="TOPIC")
     trim.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
@@ -47,6 +54,33 @@ def add_parser(groups: Any) -> None:
     recover.add_argument("topic", metavar="TOPIC")
     recover.add_argument("--partition", type=number(0), action="append", metavar="N", help="only this one; may be repeated")
     recover.add_argument("--accept-loss", action="store_true", help="go on: what only the brokers that are gone hold is lost for good")
+
+
+def _fields() -> str:
+    return "; ".join(f"{name}: {field.help}" for name, field in sorted(FIELDS.items())) + "; may be repeated"
+
+
+def _setting(text: str) -> tuple[str, int]:
+    """``FIELD=NUMBER``, as argparse reads it."""
+    name, _, value = text.partition("=")
+    try:
+        return name, check_config({name: int(value)})[name]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} does not look like FIELD=NUMBER") from None
+    except BadRequestError as error:
+        raise argparse.ArgumentTypeError(error.message) from None
+
+
+def _alter(arguments: argparse.Namespace) -> int:
+    changes: dict[str, int | None] = {**dict.fromkeys(arguments.unset), **dict(arguments.config)}
+    if not changes:
+        print("myqueue topics alter: say --config FIELD=NUMBER or --unset FIELD", file=sys.stderr)
+        return 2
+    with admin(arguments) as client:
+        config = client.alter_topic(existing(client, arguments.topic), changes)
+    rows = [{"field": name, "value": value} for name, value in sorted(config.items())]
+    render.show(rows, ("field", "value"), as_json=arguments.json, nothing=f"topic {arguments.topic} has no config")
+    return 0
 
 
 def _recover(arguments: argparse.Namespace) -> int:
@@ -77,7 +111,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _create(arguments: argparse.Namespace) -> int:
     with admin(arguments) as client:
         topic = client.create_topic(arguments.topic, partitions=arguments.partitions, replication_factor=arguments.replication_factor,
-                                    exist_ok=arguments.if_not_exists)
+                                    config=dict(arguments.config), exist_ok=arguments.if_not_exists)
     print(f"topic {topic.topic} has {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
     return 0
 

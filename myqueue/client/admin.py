@@ -88,6 +88,15 @@ class AdminClient:
                 raise
         return self.describe_topic(topic)
 
+    def alter_topic(self, topic: str, config: Mapping[str, int | None]) -> dict[str, Any]:
+        """Change fields of a topic's config (``myqueue.protocol.topic_config`` lists them), None takes one out; the config as it is then.
+
+        Raises:
+            UnknownTopicError, BadRequestError: nothing was changed.
+        """
+        path = routes.TOPIC.format(topic=check_topic_name(topic))
+        return dict(self._connection.call("PATCH", path, json={"config": dict(config)}, repeatable=True)["config"])
+
     def topics(self) -> list[TopicDescription]:
         """All topics by name, without their partitions' details."""
         return sorted((_topic(body) for body in self._get(routes.TOPICS)["topics"]), key=lambda topic: topic.topic)

@@ -230,6 +230,14 @@ def _create(draft: _Draft, command: Mapping[str, Any], factor: int | None) -> No
     draft.create_topic(name, partitions, factor, command.get("config", {}), command)
 
 
+def _alter_topic(draft: _Draft, command: Mapping[str, Any]) -> None:
+    topic = draft.require_topic(command["topic"])
+    if topic["topic_id"] != command["topic_id"]:
+        raise NotApplicableError("another topic has this name by now")
+    changed = {**topic["config"], **command["changes"]}
+    draft.put("topic", {**topic, "config": {name: value for name, value in changed.items() if value is not None}})
+
+
 def _delete_topic(draft: _Draft, command: Mapping[str, Any]) -> None:
     draft.gone_topics.append(draft.require_topic(command["topic"])["topic_id"])
 
@@ -277,6 +285,6 @@ HANDLERS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "disk_lost": _disk_lost,
     "add_broker": _add_broker, "remove_broker": _remove_broker, "replace_disk": _replace_disk, "drain_broker": _drain_broker,
     "create_topic": _create_topic, "create_replicated_topic": _create_replicated_topic, **dict.fromkeys(ITEMS, _partitions),
-    "delete_topic": _delete_topic, "add_partition": _add_partition, "register_producers": _register_producers,
+    "alter_topic": _alter_topic, "delete_topic": _delete_topic, "add_partition": _add_partition, "register_producers": _register_producers,
     "register_consumers": _register_consumers,
 }

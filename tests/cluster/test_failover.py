@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -31,8 +34,8 @@ pytestmark = pytest.mark.timeout(180)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    often = {"MYQUEUE_MANAGER_INVENTORY_SECONDS": "1"}
-    kinds = {**KINDS, "manager": replace(KINDS["manager"], environment={**KINDS["manager"].environment, **often})}
+    often = {"MYQUEUE_MANAGER_INVENTORY_SECONDS": "1", "MYQUEUE_BROKER_EXPIRY_CHECK_SECONDS": "0.3", "MYQUEUE_BROKER_SEGMENT_CHECK_SECONDS": "0.3"}
+    kinds = {name: replace(kind, environment={**kind.environment, **often}) for name, kind in KINDS.items()}
     with running_cluster(ClusterSpec(brokers=3, managers=1, ports=(0,)), kinds=kinds) as cluster:
         made = requests.post(f"{cluster.balancer_url}/v1/topics", json={"topic": TOPIC, "partitions": PARTITIONS}, timeout=10)
         assert (made.status_code, made.json()["replication_factor"]) == (201, 3), made.text
@@ -171,6 +174,39 @@ def test_a_damaged_replica_is_made_anew_from_another(cluster: Cluster):
         wait_until(lambda: stored(cluster, node, topic) == texts, timeout_seconds=BACK_SECONDS, what="the damaged replica to be made anew")
         wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas again")
     assert read_all(cluster, topic) == texts
+
+
+def test_a_topic_keeps_what_its_config_says_and_that_can_be_changed(cluster: Cluster):
+    """By the SDK and by the command; what is dropped is dropped on every replica, and what comes after the change stays."""
+    topic = "kept"
+    wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas")
+    with AdminClient(cluster.bootstrap) as admin, MyProducer(topics=[], broker=cluster.bootstrap) as producer:
+        assert admin.create_topic(topic, config={"retention_ms": 600_000}).config == {"retention_ms": 600_000}
+        nodes = [node_of(cluster, broker_id) for broker_id in (1, 2, 3)]
+        for number in range(5):
+            producer.send(topic, f"m{number}").result(10)
+        wait_until(lambda: [len(stored(cluster, node, topic)) for node in nodes] == [5] * 3, what="all replicas to hold everything")
+        assert admin.alter_topic(topic, {"retention_ms": 1}) == {"retention_ms": 1}
+        wait_until(lambda: [stored(cluster, node, topic) for node in nodes] == [[]] * 3, timeout_seconds=BACK_SECONDS, what="it to be dropped")
+        assert [ends.start for ends in admin.offsets(topic).values()] == [5]
+        command = [sys.executable, "-m", "myqueue", "topics", "alter", topic, "--unset", "retention_ms", "--config", "retention_bytes=1000000",
+                   "--json", "--bootstrap", cluster.bootstrap]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert (done.returncode, json.loads(done.stdout)) == (0, [{"field": "retention_bytes", "value": 1_000_000}]), done.stderr
+        assert admin.describe_topic(topic).config == {"retention_bytes": 1_000_000}
+        wait_until(lambda: configs(cluster, nodes, topic) >= {'{"retention_bytes": 1000000}'}, what="the leader to know it")
+        producer.send(topic, "stays").result(10)
+    assert read_all(cluster, topic) == ["stays"]
+
+
+def configs(cluster: Cluster, nodes: list[str], topic: str) -> set[str]:
+    """What brokers have stored of a topic's config."""
+    found = set()
+    for node in nodes:
+        with database(cluster, node) as cursor:
+            cursor.execute("SELECT config::text FROM topic WHERE name = %s", (topic,))
+            found |= {row[0] for row in cursor.fetchall()}
+    return found
 
 
 @contextmanager

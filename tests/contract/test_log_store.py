@@ -367,6 +367,31 @@ def test_a_damaged_log_begins_afresh(store: LogStore):
     assert state_of(store, PARTITION) == LogState()
 
 
+def test_parts_that_may_be_dropped_whole(store: LogStore):
+    """Each with its end, the time of its last entry, and its size; what is written to is none, where there are segments."""
+    append(store, b"a" * 500, seq=0)
+    roll(store)
+    append(store, b"b" * 700, b"c", seq=1)
+    roll(store)
+    append(store, b"d", seq=2)
+    first, second = store.parts(PARTITION, with_sizes=True)[-3 if isinstance(store, MemoryLogStore) else 0:][:2]
+    assert (first.end.offset, second.end.offset) == (1, 3)
+    assert first.append_time is not None
+    assert second.append_time is not None
+    assert first.append_time <= second.append_time
+    assert 500 <= first.size_bytes < second.size_bytes < 1_500
+    assert store.parts(PARTITION, with_sizes=True)[-1].end.offset == (4 if isinstance(store, MemoryLogStore) else 3)
+    assert {part.size_bytes for part in store.parts(PARTITION, with_sizes=False)} == {0}
+    roll(store)
+    assert store.parts(PARTITION, with_sizes=True)[-1].end == Border(*store.head(PARTITION).end[:2])
+
+
+def roll(store: LogStore) -> None:
+    """What comes next goes to another segment."""
+    if isinstance(store, PostgresLogStore):
+        store.maintain_segments(RollPolicy(1, 1e9))
+
+
 def test_one_replica_is_dropped_and_its_topic_stays(store: LogStore):
     other = PartitionId(PARTITION.topic_id, 9)
     begin(store, other)

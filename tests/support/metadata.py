@@ -70,4 +70,9 @@ LOG: list[c.Command] = [
     c.DiskLost(3, DISKS[4]),
     c.DiskLost(3, DISKS[3]),
     c.DiskLost(9, DISKS[3]),
+    # a topic's config
+    c.AlterTopic("logs", 1, {"retention_bytes": 1_048_576}),
+    c.AlterTopic("logs", 1, {"retention_ms": None, "retention_bytes": 2_097_152}),
+    c.AlterTopic("logs", 99, {"retention_ms": 5}),
+    c.AlterTopic("pair", 1, {"retention_ms": 5}),
 ]

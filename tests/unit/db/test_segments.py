@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from db.segments import OpenSegment, RollPolicy, table_name
+from myqueue.protocol.topic_config import Kept
 
 POLICY = RollPolicy(bytes_max=1_000, age_seconds_max=60)
 
@@ -24,6 +25,18 @@ def test_the_policy(size: int, age: float, spare: bool, due: bool, wants: bool):
     """By size or age; a spare from half of either on, once; an empty segment is never touched."""
     segment = OpenSegment(1, 1, size, age, spare)
     assert (POLICY.is_due(segment), POLICY.wants_spare(segment)) == (due, wants)
+
+
+@pytest.mark.parametrize(("kept", "size", "age", "due"), [
+    (Kept(size_bytes=400_000), 100_000, 0, True), (Kept(size_bytes=400_000), 99_999, 0, False),
+    (Kept(size_bytes=1), 64 << 10, 0, True), (Kept(size_bytes=1), (64 << 10) - 1, 0, False),
+    (Kept(milliseconds=40_000), 1, 10, True), (Kept(milliseconds=40_000), 1, 9, False), (Kept(milliseconds=40_000), 0, 99, False),
+    (Kept(milliseconds=1), 1, 1, True), (Kept(milliseconds=1), 1, 0.9, False),
+    (Kept(milliseconds=10**9, size_bytes=10**9), 999_999, 59, False), (Kept(milliseconds=10**9, size_bytes=10**9), 1_000_000, 0, True),
+])
+def test_where_a_topic_keeps_little_its_segments_are_small(kept: Kept, size: int, age: float, due: bool):
+    """A quarter of what is kept, within bounds: never greater than without."""
+    assert RollPolicy(bytes_max=1_000_000, age_seconds_max=60).is_due(OpenSegment(1, 1, size, age, True, kept)) is due
 
 
 def test_a_table_is_named_by_a_number_only():
