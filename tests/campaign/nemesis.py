@@ -7,6 +7,7 @@ import random
 import resource
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,13 +26,32 @@ from tests.support.waiting import wait_until
 
 ASK_SECONDS = 1.0
 CALL_SECONDS = 30.0
-HEAL_SECONDS = 60.0
+HEAL_SECONDS = 120.0
 RETRY_SECONDS = 0.3
 DOWN_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 TOOL_SECONDS = 5.0
 FILE_BYTES_FULL = 1 << 20  # what a file may grow to while its disk is "full"
 Undo = Callable[[], object]
+
+
+class _Errand(threading.Thread):
+    """Does something, and the other thing once it is ``over``."""
+
+    def __init__(self, begin: Callable[[], object], end: Callable[[], object]) -> None:
+        super().__init__(name="errand", daemon=True)
+        self.over = threading.Event()
+        self.trouble = ""
+        self._begin, self._end = begin, end
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._begin()
+            self.over.wait()
+            self._end()
+        except (MyQueueError, AssertionError) as error:
+            self.trouble = str(error)
 
 
 @dataclass
@@ -53,7 +73,7 @@ class Nemesis:
         self._lab, self._history, self._now, self._say = lab, history, now, say
         self._chance = random.Random(seed)
         self._running: list[_Running] = []
-        self._added: dict[str, int] = {}  # node → broker id, of what is to be removed again
+        self._errands: list[_Errand] = []
 
     def run(self, faults: Sequence[Fault], enough: Callable[[History], bool]) -> None:
         """Begin and end every fault in its time; returns when all are over, or as soon as ``enough`` says so."""
@@ -82,16 +102,16 @@ class Nemesis:
                 self._lab.tell("resume", name)
             elif state == "down":
                 self._lab.tell("start", name)
+        self._finish_errands()
         for name in self._lab.nodes.brokers:
-            self._drain(name, draining=False, timeout_seconds=HEAL_SECONDS)
+            self._drain(name, draining=False)
 
     def remove_added(self) -> None:
         """Remove the brokers that were added, and stop them; everything else is healed. Raises AssertionError: one could not be drained."""
-        for name, broker_id in self._added.items():
-            wait_until(lambda broker_id=broker_id: self._call("DELETE", routes.BROKER.format(broker_id=broker_id)), timeout_seconds=HEAL_SECONDS,
-                       what=f"{name} to be removed", interval_seconds=RETRY_SECONDS)
-            self._lab.tell("stop", name)
-        self._added = {}
+        for name in self._lab.states():
+            if name.startswith("broker-") and name not in self._lab.nodes.brokers:
+                self._insist("DELETE", routes.BROKER.format(broker_id=self._lab.broker_id(name)), what=f"{name} to be removed")
+                self._lab.tell("stop", name)
 
     def _begin(self, fault: Fault) -> None:
         victims, began, remark = self._named(fault.victims), self._now(), ""
@@ -188,30 +208,49 @@ class Nemesis:
 
     # --- brokers that come and go ---
 
-    def _drain(self, name: str, *, draining: bool, timeout_seconds: float = TOOL_SECONDS) -> None:
-        """Raises AssertionError: it could not be asked for in time."""
-        path = routes.DRAIN.format(broker_id=self._lab.broker_id(name))
-        wait_until(lambda: self._call("POST", path, {"draining": draining}), timeout_seconds=timeout_seconds,
-                   what=f"{name} to be drained" if draining else f"{name} to be used", interval_seconds=RETRY_SECONDS)
+    def _drain(self, name: str, *, draining: bool) -> None:
+        """Raises AssertionError: the managers did not do it in time."""
+        self._insist("POST", routes.DRAIN.format(broker_id=self._lab.broker_id(name)), {"draining": draining},
+                     what=f"{name} to be {'drained' if draining else 'used'}")
+
+    def _run_errand(self, begin: Callable[[], object], end: Callable[[], object]) -> Undo:
+        """What needs the managers waits for them beside everything else: they may be struck just now."""
+        errand = _Errand(begin, end)
+        self._errands.append(errand)
+        return errand.over.set
 
     def _drain_for_a_while(self, victims: tuple[str, ...]) -> Undo:
-        self._drain(victims[0], draining=True)
-        return partial(self._drain, victims[0], draining=False)
+        name = victims[0]
+        return self._run_errand(lambda: self._drain(name, draining=True), lambda: self._drain(name, draining=False))
 
     def _add_broker(self) -> Undo:
-        name = self._lab.add_broker()
-        self._added[name] = self._lab.broker_id(name)
-        return partial(self._drain, name, draining=True)
+        added: list[str] = []
+        return self._run_errand(lambda: added.append(self._lab.add_broker()), lambda: self._drain(added[0], draining=True))
 
-    def _call(self, method: str, path: str, body: object = None) -> bool:
-        """Whether the managers did what was asked for; they may be without a leader just now."""
-        try:
-            answer = requests.request(method, self._lab.url + path, json=body, timeout=CALL_SECONDS)
-        except requests.RequestException:
-            return False
-        if answer.status_code not in (200, 204, 503):
-            raise OSError(f"{method} {path}: {answer.status_code} {answer.text[:200]}")
-        return answer.status_code != 503
+    def _finish_errands(self) -> None:
+        for errand in self._errands:
+            errand.over.set()
+        for errand in self._errands:
+            errand.join()
+            if errand.trouble:
+                self._say(f"{self._now():6.1f} s  {errand.trouble}")
+
+    def _insist(self, method: str, path: str, body: object = None, *, what: str) -> None:
+        """Ask the managers, which may be without a leader just now, until they have done it. Raises AssertionError with what they said last."""
+        deadline, said = time.monotonic() + HEAL_SECONDS, ""
+        while time.monotonic() < deadline:
+            try:
+                answer = requests.request(method, self._lab.url + path, json=body, timeout=CALL_SECONDS)
+            except requests.RequestException as error:
+                said = str(error)
+            else:
+                if answer.ok:
+                    return
+                said = f"{answer.status_code} {answer.text[:300]}"
+                if answer.status_code != 503:
+                    break
+            time.sleep(RETRY_SECONDS)
+        raise AssertionError(f"waited {HEAL_SECONDS:.0f} s in vain for {what}; the last answer: {said}")
 
     # --- links ---
 

@@ -91,7 +91,7 @@ KINDS: Mapping[str, Kind] = {
     "restart_rolling": Kind(PICK_BROKERS, (0.5, 1.0), is_big=True),
     "disk_full": Kind(PICK_SERVER, (1.0, 4.0)),  # by a limit on the size of its files
     "drain_broker": Kind(PICK_BROKER, (3.0, 8.0)),  # its replicas are given up as far as they can be, and come back
-    "add_broker": Kind(PICK_NEW_BROKER, (4.0, 10.0)),  # and drained again; removed once everything is healed
+    "add_broker": Kind(PICK_NEW_BROKER, (8.0, 12.0)),  # and drained again; removed once everything is healed
     "clock_jump": Kind(PICK_SERVICE, (2.0, 8.0), (-86_400.0, 86_400.0)),
 }
 
