@@ -80,19 +80,19 @@ class RollPolicy:
     age_seconds_max: float
 
     def is_due(self, segment: OpenSegment) -> bool:
-        return self._fraction(segment) >= 1
+        return self._has_reached(segment, 1.0)
 
     def wants_spare(self, segment: OpenSegment) -> bool:
-        return self._fraction(segment) >= 0.5 and not segment.has_spare
+        return self._has_reached(segment, 0.5) and not segment.has_spare
 
-    def _fraction(self, segment: OpenSegment) -> float:
-        """How full a segment is, by size or age. Where a topic keeps little, its segments are small: only whole ones are dropped."""
+    def _has_reached(self, segment: OpenSegment, share: float) -> bool:
+        """Whether a segment has so great a share of its size or age. Where a topic keeps little, segments are small: only whole ones are dropped."""
         kept, bytes_max, age_seconds_max = segment.kept, self.bytes_max, self.age_seconds_max
         if kept.size_bytes is not None:
             bytes_max = min(bytes_max, max(SEGMENT_BYTES_MIN, kept.size_bytes // SEGMENTS_KEPT))
         if kept.milliseconds is not None:
             age_seconds_max = min(age_seconds_max, max(SEGMENT_SECONDS_MIN, kept.milliseconds / 1_000 / SEGMENTS_KEPT))
-        return max(segment.size_bytes / bytes_max, segment.age_seconds / age_seconds_max if segment.size_bytes > 0 else 0.0)
+        return segment.size_bytes >= bytes_max * share or (segment.age_seconds >= age_seconds_max * share and segment.size_bytes > 0)
 
 
 def table_name(segment_id: int) -> str:
