@@ -12,7 +12,7 @@ from myqueue.protocol.topic_config import Kept, kept_of
 from myqueue.protocol.types import PartitionId
 
 from .core.replica import is_leading
-from .core.retention import plan_trim
+from .core.retention import plan_expiry
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Expiry:
 
     def _trim_one(self, held: HeldPartition, kept: Kept) -> None:
         parts = self._store.parts(held.id, with_sizes=kept.size_bytes is not None)
-        offset = plan_trim(kept, parts, now_us=self._clock.now_us(), committed=held.head.commit_offset)
+        offset = plan_expiry(kept, parts, now_us=self._clock.now_us(), committed=held.head.commit_offset)
         if offset > held.head.earliest:
             self._trim(held.id, offset)
             _log.info("partition %s is trimmed below offset %d, as its topic says", held.id, offset)

@@ -45,7 +45,7 @@ class TrimmedHead(Protocol):
     def fault(self) -> str | None: ...
 
 
-def plan_trim(kept: Kept, parts: Iterable[LogPart], *, now_us: int, committed: int) -> int:
+def plan_expiry(kept: Kept, parts: Iterable[LogPart], *, now_us: int, committed: int) -> int:
     """The offset below which nothing is to be kept any more; 0 where that is nothing.
 
     Whole parts only, so that what is trimmed gives the disk back: what lies in a part is kept as long as any of it is to be.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from broker.core.retention import plan_begin, plan_trim
+from broker.core.retention import plan_begin, plan_expiry
 from db.log_store import Head, Part
 from myqueue.protocol.entry import Border, LogEnd
 from myqueue.protocol.topic_config import Kept
@@ -38,7 +38,7 @@ PARTS = [Part(Border(10, 100), 1_000_000, 50), Part(Border(20, 200), 2_000_000, 
 
 
 def trimmed(kept: Kept, parts: list[Part] = PARTS, *, now_us: int = 4_000_000, committed: int = 1_000) -> int:
-    return plan_trim(kept, parts, now_us=now_us, committed=committed)
+    return plan_expiry(kept, parts, now_us=now_us, committed=committed)
 
 
 def test_parts_go_whose_last_message_is_older_than_what_is_kept():
