@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from db.log_store import HeldPartition, LogStore
 from myqueue.clock import Clock
@@ -14,6 +15,7 @@ from myqueue.protocol.types import PartitionId
 from .core.replica import is_leading
 from .core.retention import plan_expiry
 
+Configs = Mapping[int, Mapping[str, Any]]  # by topic id
 _log = logging.getLogger(__name__)
 
 
@@ -21,25 +23,32 @@ class Expiry:
     """Any number of processes may look at once: what is trimmed already is trimmed again without an entry.
 
     Args:
+        configs: every topic's config as the managers agreed on it by now. What is stored here is what was said when a replica was made or a
+            leader appointed: nothing is deleted by that.
         trim: trims a partition below an offset.
     """
 
-    def __init__(self, store: LogStore, clock: Clock, *, trim: Callable[[PartitionId, int], object]) -> None:
-        self._store, self._clock, self._trim = store, clock, trim
+    def __init__(self, store: LogStore, clock: Clock, *, configs: Callable[[], Configs], trim: Callable[[PartitionId, int], object]) -> None:
+        self._store, self._clock, self._configs, self._trim = store, clock, configs, trim
 
     def look(self) -> None:
-        """Trim the partitions led here. What cannot be trimmed now is looked at the next time."""
-        known: dict[int, Kept] = {}
-        for held in self._store.held():
-            topic_id = held.id.topic_id
-            if topic_id not in known:
-                found = self._store.topic(topic_id)
-                known[topic_id] = kept_of(found[1] if found else {})
-            if known[topic_id] and is_leading(held.head):
+        """Learn the configs of all topics held here, and trim the partitions led here. What cannot be trimmed now is looked at the next time.
+
+        Raises:
+            UnavailableError: no manager says what the topics keep. Nothing was trimmed.
+        """
+        held = self._store.held()
+        if not held:
+            return
+        configs = self._configs()
+        self._store.configure({topic_id: configs[topic_id] for topic_id in sorted({one.id.topic_id for one in held} & configs.keys())})
+        for one in held:
+            kept = kept_of(configs.get(one.id.topic_id, {}))
+            if kept and is_leading(one.head):
                 try:
-                    self._trim_one(held, known[topic_id])
+                    self._trim_one(one, kept)
                 except MyQueueError as error:
-                    _log.info("partition %s is not trimmed now: %s", held.id, error.message, extra={"code": error.code})
+                    _log.info("partition %s is not trimmed now: %s", one.id, error.message, extra={"code": error.code})
 
     def _trim_one(self, held: HeldPartition, kept: Kept) -> None:
         parts = self._store.parts(held.id, with_sizes=kept.size_bytes is not None)

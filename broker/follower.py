@@ -21,6 +21,7 @@ from .core.replica import may_begin_afresh
 from .core.seeds import Seed
 
 LOCK_SECONDS = 1.0
+DISCARD_ROWS, DISCARDS_MAX = 2_000, 10  # of a damaged log in one transaction, and transactions in one call
 _log = logging.getLogger(__name__)
 
 
@@ -72,7 +73,11 @@ class Follower:
         self._store.create(append.partition, topic=told.topic, config=told.config)
 
     def _begin_afresh(self, append: Append) -> bool:
-        """Let a replica that is known to be damaged begin with an empty log, where a leader says that it is no voter; whether it does."""
+        """Let a replica that is known to be damaged begin with an empty log, where a leader says that it is no voter; whether it does.
+
+        What is stored goes a bounded number of rows at a time, and is served by nobody meanwhile. Where there is more than one call is good
+        for, it says no, and the leader's next append goes on.
+        """
         told, partition, epoch = _introduced(append), append.partition, append.request.epoch
         if told is None:
             return False
@@ -82,8 +87,13 @@ class Follower:
                 return False
             if epoch > held.head.promised_epoch:
                 held.promise(epoch)
-            held.begin_anew(LogEnd(), LogState(), 0)
         self._stop_leading(partition, epoch)
+        if not any(self._store.discard_damaged(partition, rows_max=DISCARD_ROWS) for _ in range(DISCARDS_MAX)):
+            return False
+        with self._store.locked(partition, lock_timeout_seconds=LOCK_SECONDS) as held:
+            if not may_begin_afresh(held.head, epoch=epoch, is_voter=told.is_voter):
+                return False
+            held.begin_anew(LogEnd(), LogState(), 0)
         _log.warning("partition %s gets its log anew from the leader of epoch %d; it was damaged: %s", partition, epoch, fault)
         return True
 

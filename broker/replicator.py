@@ -344,7 +344,7 @@ class Replicator:
 
     def _introduction(self, partition: PartitionId, led: Led, follower: int) -> bytes:
         """What a replica is told that may be new here, or damaged."""
-        return json.dumps({**self._introduce(partition.topic_id), "voter": led.leading.is_voter(follower)}).encode()
+        return json.dumps({**self._introduce(partition.topic_id), "voter": led.leading.may_need(follower)}).encode()
 
     def _send(self, follower: int, sent: Sequence[_Sent]) -> list[AppendReply | MyQueueError]:
         body = appends.encode(one.append for one in sent)

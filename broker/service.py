@@ -30,6 +30,7 @@ from .later import AfterCommit, Answer, NotSettledError
 from .replicator import Replicator
 from .writer import GroupWriter, Later
 
+NO_PARTITIONS: Mapping[PartitionId, int] = {}
 WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and comes back
 LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
 RELOOK_SECONDS = 5.0  # a long poll looks at the database this often even when nothing woke it
@@ -244,13 +245,17 @@ class BrokerService:
                 held.set_learners(learners)
         self._replicate_led(partition)
 
-    def drop(self, topic_ids: Iterable[int], partitions: Sequence[PartitionId] = ()) -> None:
-        """Forget topics and their logs, and single partitions of others; whoever waits for their data is told."""
+    def drop(self, topic_ids: Iterable[int], partitions: Mapping[PartitionId, int] = NO_PARTITIONS) -> None:
+        """Forget topics and their logs, and single partitions of others; whoever waits for their data is told.
+
+        Args:
+            partitions: with an epoch each. A replica that has promised it, or a later one, stays: this was said before it was asked for again.
+        """
         for topic_id in topic_ids:
             self._dropped(self._store.drop(topic_id))
-        for partition in partitions:
-            self._store.drop_partition(partition)
-            self._dropped([partition])
+        for partition, epoch in partitions.items():
+            if self._store.drop_partition(partition, before_epoch=epoch):
+                self._dropped([partition])
 
     def _dropped(self, partitions: Sequence[PartitionId]) -> None:
         self._replicator.forget(partitions)

@@ -72,7 +72,7 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     heartbeat = Heartbeat(keeper, managers, {"host": host, "port": port, "database": database},
                           interval_seconds=settings.heartbeat_interval_seconds, on_registered=lambda known: _rename(known, settings))
     policy, retention = RollPolicy(settings.segment_bytes_max, settings.segment_age_seconds_max), Retention(store, replicator)
-    expiry = Expiry(store, clock, trim=service.trim)
+    expiry = Expiry(store, clock, configs=lambda: _configs(managers), trim=service.trim)
     for close in (writer.dispose, reader.dispose, keeper.dispose, transport.close):
         lifecycle.on_stop(close)
     for number in range(settings.writers):
@@ -90,6 +90,15 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
 def _look_at_segments(store: PostgresLogStore, policy: RollPolicy, retention: Retention) -> None:
     store.maintain_segments(policy)
     retention.look()
+
+
+def _configs(managers: Managers) -> dict[int, dict[str, Any]]:
+    """Every topic's config, none of them older than this call. Raises UnavailableError."""
+    answer = managers.get(f"{routes.TOPICS}?fresh=true")
+    try:
+        return {topic["topic_id"]: dict(topic["config"]) for topic in answer["topics"]}
+    except (LookupError, TypeError, ValueError) as error:
+        raise UnavailableError("a manager's list of topics cannot be understood", component="managers") from error
 
 
 def _introduction(store: PostgresLogStore, topic_id: int) -> dict[str, Any]:

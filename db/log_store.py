@@ -111,7 +111,7 @@ class Part:
 
     end: Border
     append_time: int | None  # of the last entry there, microseconds since 1970; None where it is not held
-    size_bytes: int  # 0 where it was not asked for
+    size_bytes: int | None  # None where it was not asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +213,19 @@ class LogStore(Protocol):
         that was dropped here had promised is promised still.
         """
 
+    def configure(self, configs: Mapping[int, Mapping[str, object]]) -> None:
+        """Set the configs of topics, by id; one that is not here is no error."""
+
     def drop(self, topic_id: int) -> list[PartitionId]:
         """Forget a topic and all its logs here, and give the disk back; which there were. None is no error."""
 
-    def drop_partition(self, partition: PartitionId) -> None:
-        """Forget one replica but for its promise; its topic may have others here. None is no error."""
+    def drop_partition(self, partition: PartitionId, *, before_epoch: int) -> bool:
+        """Forget one replica but for its promise, unless it has promised this epoch or a later one; whether it is gone now, or was.
+        Its topic may have others here.
+        """
+
+    def discard_damaged(self, partition: PartitionId, *, rows_max: int) -> bool:
+        """Delete some entries of a log that has a fault, from its beginning on; whether none is left, or it has no fault any more."""
 
     def topic(self, topic_id: int) -> tuple[str, Mapping[str, object]] | None:
         """A topic's name and config; None where nothing of it is here."""
@@ -251,7 +259,7 @@ class LogStore(Protocol):
         """The entry at ``lsn`` without its columns; None where it is not held."""
 
     def parts(self, partition: PartitionId, *, with_sizes: bool) -> list[Part]:
-        """A log's parts that may be dropped whole, from its start on; the segment that is written to is none. Sizes are looked up once each."""
+        """A log's parts that may be dropped whole, from its start on; the segment that is written to is none. Each is looked at once."""
 
     def may_begin_later(self) -> list[PartitionId]:
         """The logs here that have a border to begin at, by what is trimmed and folded, as a look without their locks shows."""

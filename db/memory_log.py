@@ -120,6 +120,10 @@ class MemoryLogStore:
         self._topics[partition.topic_id] = topic, dict(config)
         self._logs.setdefault(partition, _Log(Head(promised_epoch=self._promises.get(partition, 0))))
 
+    def configure(self, configs: Mapping[int, Mapping[str, object]]) -> None:
+        for topic_id in configs.keys() & self._topics.keys():
+            self._topics[topic_id] = self._topics[topic_id][0], dict(configs[topic_id])
+
     def drop(self, topic_id: int) -> list[PartitionId]:
         self._names.pop(topic_id, None)
         gone = sorted(partition for partition in self._logs if partition.topic_id == topic_id)
@@ -128,10 +132,20 @@ class MemoryLogStore:
         self._promises = {partition: epoch for partition, epoch in self._promises.items() if partition.topic_id != topic_id}
         return gone
 
-    def drop_partition(self, partition: PartitionId) -> None:
-        log = self._logs.pop(partition, None)
+    def drop_partition(self, partition: PartitionId, *, before_epoch: int) -> bool:
+        log = self._logs.get(partition)
+        if log is not None and log.head.promised_epoch >= before_epoch:
+            return False
         if log is not None:
+            del self._logs[partition]
             self._promises[partition] = log.head.promised_epoch
+        return True
+
+    def discard_damaged(self, partition: PartitionId, *, rows_max: int) -> bool:
+        log = self._log(partition)
+        if log.head.fault is not None:
+            log.entries = log.entries[rows_max:]
+        return log.head.fault is None or not log.entries
 
     def topic(self, topic_id: int) -> tuple[str, Mapping[str, object]] | None:
         return self._topics.get(topic_id)
@@ -187,7 +201,7 @@ class MemoryLogStore:
         return next((EntryMark(entry.head, entry.chain) for entry in self._log(partition).entries if entry.head.lsn == lsn), None)
 
     def parts(self, partition: PartitionId, *, with_sizes: bool) -> list[Part]:
-        return [Part(Border(*_after(entry)[:2]), entry.head.append_time, len(entry.values or b"") if with_sizes else 0)
+        return [Part(Border(*_after(entry)[:2]), entry.head.append_time, len(entry.values or b"") if with_sizes else None)
                 for entry in self._log(partition).entries if entry.request_index == entry.request_count - 1]
 
     def may_begin_later(self) -> list[PartitionId]:

@@ -102,6 +102,8 @@ CREATE_REPLICA = ("""INSERT INTO partition_state (topic_id, partition, promised_
                      coalesce((SELECT promised_epoch FROM kept_promise WHERE topic_id = %(topic_id)s AND partition = %(partition)s), 0))
                      ON CONFLICT DO NOTHING""",
                   "INSERT INTO partition_commit (topic_id, partition) VALUES (%(topic_id)s, %(partition)s) ON CONFLICT DO NOTHING")
+DISCARD = """DELETE FROM log_entry WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND lsn <= (SELECT max(lsn) FROM
+             (SELECT lsn FROM log_entry WHERE topic_id = %(topic_id)s AND partition = %(partition)s ORDER BY lsn LIMIT %(rows)s) first)"""
 KEEP_PROMISE = """INSERT INTO kept_promise SELECT topic_id, partition, promised_epoch FROM partition_state WHERE topic_id = %s AND partition = %s
                   ON CONFLICT (topic_id, partition) DO UPDATE SET promised_epoch = excluded.promised_epoch"""
 SEGMENT_OF = """(SELECT max(segment_id) FROM segment_start s
@@ -271,7 +273,7 @@ class PostgresLogStore:
 
     def __init__(self, writer: sqlalchemy.Engine, reader: sqlalchemy.Engine, *, on_event: Callable[[str], None] = lambda event: None) -> None:
         self._writer, self._reader, self._on_event = writer, reader, on_event
-        self._part_bytes: dict[PartitionId, dict[int, int]] = {}  # by segment: what does not change any more
+        self._sealed: dict[PartitionId, dict[int, Part]] = {}  # by segment: looked at once, since they do not change any more
 
     # --- writing ---
 
@@ -284,6 +286,14 @@ class PostgresLogStore:
             segments.ensure_open(cursor, partition.topic_id)
             for statement in CREATE_REPLICA:
                 cursor.execute(statement, {"topic_id": partition.topic_id, "partition": partition.partition})
+
+    def configure(self, configs: Mapping[int, Mapping[str, object]]) -> None:
+        with self._reading() as cursor:
+            cursor.execute("SELECT topic_id, config FROM topic WHERE topic_id = ANY (%s)", (list(configs),))
+            changed = [topic_id for topic_id, config in cursor.fetchall() if config != configs[topic_id]]
+        for topic_id in changed:
+            with self.transaction() as cursor:
+                cursor.execute("UPDATE topic SET config = %s WHERE topic_id = %s", (json.dumps(dict(configs[topic_id])), topic_id))
 
     def drop(self, topic_id: int) -> list[PartitionId]:
         with self.transaction() as cursor:
@@ -302,11 +312,14 @@ class PostgresLogStore:
         with self._reading() as cursor:
             cursor.execute(segments.PARTS, {"topic_id": partition.topic_id, "partition": partition.partition})
             found = cursor.fetchall()
-            known = self._part_bytes.get(partition, {})
-            sizes = {row[0]: known[row[0]] if row[0] in known else _part_bytes(cursor, row[0], partition) for row in found} if with_sizes else {}
-        if with_sizes:
-            self._part_bytes[partition] = sizes
-        return [Part(Border(lsn, offset), append_time, sizes.get(segment_id, 0)) for segment_id, lsn, offset, append_time in found]
+            known = self._sealed.setdefault(partition, {})
+            for gone in known.keys() - {row[0] for row in found}:
+                del known[gone]
+            for segment_id, first, end, offset in found:
+                part = known.get(segment_id)
+                if part is None or part.end.lsn != end or (with_sizes and part.size_bytes is None):
+                    known[segment_id] = _part(cursor, segment_id, partition, range(first, end), offset, with_size=with_sizes)
+            return [known[row[0]] for row in found]
 
     def may_begin_later(self) -> list[PartitionId]:
         with self._reading() as cursor:
@@ -319,13 +332,29 @@ class PostgresLogStore:
         except psycopg2.Error as error:
             raise _ours(error) from error
 
-    def drop_partition(self, partition: PartitionId) -> None:
+    def drop_partition(self, partition: PartitionId, *, before_epoch: int) -> bool:
         with self.transaction() as cursor:
-            cursor.execute(f"SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE", folding.parameters(partition))
+            # Who makes it again waits for the topic's row, as here, and so sees what was promised.
+            cursor.execute(segments.LOCK_TOPIC, (partition.topic_id,))
+            cursor.execute(f"SELECT p.promised_epoch FROM partition_state p {WHERE_PARTITION} FOR UPDATE", folding.parameters(partition))
+            found = cursor.fetchone()
+            if found is not None and found[0] >= before_epoch:
+                return False
             cursor.execute(KEEP_PROMISE, partition)
             for table in ("log_entry", "partition_commit", "replica_progress", "consumer_offset", "consumer_request", "producer_state",
                           "segment_start", "partition_state"):
                 cursor.execute(f"DELETE FROM {table} WHERE topic_id = %s AND partition = %s", partition)
+        self._sealed.pop(partition, None)
+        return True
+
+    def discard_damaged(self, partition: PartitionId, *, rows_max: int) -> bool:
+        with self.transaction() as cursor:
+            cursor.execute(f"SELECT p.fault FROM partition_state p {WHERE_PARTITION} FOR UPDATE", folding.parameters(partition))
+            found = cursor.fetchone()
+            if found is None or found[0] is None:
+                return True
+            cursor.execute(DISCARD, {"topic_id": partition.topic_id, "partition": partition.partition, "rows": rows_max})
+            return bool(cursor.rowcount < rows_max)
 
     def topic(self, topic_id: int) -> tuple[str, Mapping[str, object]] | None:
         with self._reading() as cursor:
@@ -516,9 +545,14 @@ def _roll_back(cursor: Any) -> None:
         cursor.execute("ROLLBACK")
 
 
-def _part_bytes(cursor: Any, segment_id: int, partition: PartitionId) -> int:
-    cursor.execute(segments.PART_BYTES.format(size=_SIZE, table=segments.table_name(segment_id)), partition)
-    return int(cursor.fetchone()[0])
+def _part(cursor: Any, segment_id: int, partition: PartitionId, entries: range, offset: int, *, with_size: bool) -> Part:
+    table, size = segments.table_name(segment_id), None
+    cursor.execute(segments.PART_TIME.format(table=table), (*partition, entries.stop - 1))
+    found = cursor.fetchone()
+    if with_size:
+        cursor.execute(segments.PART_BYTES.format(size=_SIZE, table=table), (*partition, entries.start, entries.stop))
+        size = int(cursor.fetchone()[0])
+    return Part(Border(entries.stop, offset), found[0] if found else None, size)
 
 
 def _ours(error: psycopg2.Error) -> MyQueueError:

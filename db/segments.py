@@ -27,7 +27,8 @@ MAKE = "SELECT create_segment(%s)"
 # The size of a table that is being dropped is NULL.
 OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, coalesce(pg_relation_size(c.oid), 0) + coalesce(pg_relation_size(nullif(c.reltoastrelid, 0)), 0),
                           extract(epoch FROM clock_timestamp() - s.created_at),
-                          EXISTS (SELECT 1 FROM segment n WHERE n.topic_id = s.topic_id AND n.state = 'spare'), t.config
+                          EXISTS (SELECT 1 FROM segment n WHERE n.topic_id = s.topic_id AND n.state = 'spare'), t.config,
+                          (SELECT count(*) FROM partition_state p WHERE p.topic_id = s.topic_id)
                    FROM segment s JOIN topic t USING (topic_id)
                         JOIN pg_class c ON c.oid = to_regclass('log_segment_' || s.segment_id) WHERE s.state = 'open'"""
 
@@ -44,15 +45,16 @@ MAY_BEGIN_LATER = """SELECT DISTINCT p.topic_id, p.partition FROM partition_comm
                      JOIN segment g ON g.segment_id = s.segment_id
                      WHERE c.trim_offset > 0 AND g.state = 'sealed' AND coalesce(s.next_offset, p.end_offset) <= c.trim_offset
                        AND coalesce(s.next_lsn, p.end_lsn) <= c.applied_lsn"""
-# Of a log, per sealed segment: where its part ends, when the last entry there was appended, and (if asked for) how much its part takes.
-PARTS = """SELECT s.segment_id, s.next_lsn, s.next_offset, (SELECT e.append_time FROM log_entry e WHERE e.topic_id = %(topic_id)s
-               AND e.partition = %(partition)s AND e.lsn = s.next_lsn - 1)
-           FROM (SELECT b.segment_id, coalesce(lead(first_lsn) OVER w, p.end_lsn) AS next_lsn,
+# Of a log, per sealed segment: where its part begins and ends.
+PARTS = """SELECT s.segment_id, s.first_lsn, s.next_lsn, s.next_offset
+           FROM (SELECT b.segment_id, b.first_lsn, coalesce(lead(first_lsn) OVER w, p.end_lsn) AS next_lsn,
                         coalesce(lead(first_offset) OVER w, p.end_offset) AS next_offset
                  FROM segment_start b JOIN partition_state p USING (topic_id, partition)
                  WHERE topic_id = %(topic_id)s AND partition = %(partition)s WINDOW w AS (ORDER BY b.segment_id)) s
            JOIN segment g USING (segment_id) WHERE g.state = 'sealed' ORDER BY s.segment_id"""
-PART_BYTES = "SELECT coalesce(sum({size}), 0) FROM {table} WHERE topic_id = %s AND partition = %s"
+# Of one part: when its last entry was appended, and how much it takes.
+PART_TIME = "SELECT append_time FROM {table} WHERE topic_id = %s AND partition = %s AND lsn = %s"
+PART_BYTES = "SELECT coalesce(sum({size}), 0) FROM {table} WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s"
 FORGET_STARTS = "DELETE FROM segment_start WHERE topic_id = %s AND partition = %s AND first_lsn < %s"
 ABANDONED = """SELECT g.segment_id FROM segment g WHERE g.state = 'sealed'
                AND NOT EXISTS (SELECT 1 FROM segment_start s WHERE s.segment_id = g.segment_id) ORDER BY g.segment_id"""
@@ -70,6 +72,7 @@ class OpenSegment:
     age_seconds: float
     has_spare: bool
     kept: Kept = field(default_factory=Kept)
+    partitions: int = 1  # of the topic, that have their entries there
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class RollPolicy:
         """Whether a segment has so great a share of its size or age. Where a topic keeps little, segments are small: only whole ones are dropped."""
         kept, bytes_max, age_seconds_max = segment.kept, self.bytes_max, self.age_seconds_max
         if kept.size_bytes is not None:
-            bytes_max = min(bytes_max, max(SEGMENT_BYTES_MIN, kept.size_bytes // SEGMENTS_KEPT))
+            bytes_max = min(bytes_max, max(SEGMENT_BYTES_MIN, kept.size_bytes * segment.partitions // SEGMENTS_KEPT))
         if kept.milliseconds is not None:
             age_seconds_max = min(age_seconds_max, max(SEGMENT_SECONDS_MIN, kept.milliseconds / 1_000 / SEGMENTS_KEPT))
         return segment.size_bytes >= bytes_max * share or (segment.age_seconds >= age_seconds_max * share and segment.size_bytes > 0)
@@ -122,7 +125,7 @@ def maintain(transaction: Transaction, policy: RollPolicy) -> list[int]:
     """Make spares and roll what is due, each in a transaction of its own; which segments were opened. Any number may run at once."""
     with transaction() as cursor:
         cursor.execute(OPEN_SEGMENTS)
-        segments = [OpenSegment(row[0], row[1], row[2], float(row[3]), row[4], kept_of(row[5])) for row in cursor.fetchall()]
+        segments = [OpenSegment(row[0], row[1], row[2], float(row[3]), row[4], kept_of(row[5]), row[6]) for row in cursor.fetchall()]
     opened = []
     for segment in segments:
         if policy.is_due(segment):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from db.metadata_store import PartitionRow
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, appointment, partition_id
-from manager.cluster.draft import BrokerRegistered, Event, MajorityForced, TopicAltered, TopicDeleted
+from manager.cluster.draft import BrokerRegistered, Event, MajorityForced, TopicDeleted
 from manager.node import signals as sig
 from manager.node.signals import Signals
 from manager.replica import Replica
@@ -49,16 +49,13 @@ class Appointer:
                 elif isinstance(event, MajorityForced):
                     _log.critical("partition %d/%d goes on without the replicas on brokers %s by an operator's decision: what only they held is lost",
                                   event.topic_id, event.partition, list(event.left_out), extra={"epoch": event.epoch})
-                elif isinstance(event, TopicAltered):
-                    self._forget(event.topic_id, self._taken.values())
                 elif isinstance(event, TopicDeleted):
-                    self._forget(event.topic_id, (*self._taken.values(), self._refused))
+                    self._forget(event.topic_id)
                     for broker_id in event.brokers:
                         self._to_drop.setdefault(broker_id, set()).add(event.topic_id)
 
-    @staticmethod
-    def _forget(topic_id: int, known: Iterable[Epochs]) -> None:
-        for epochs in known:
+    def _forget(self, topic_id: int) -> None:
+        for epochs in (*self._taken.values(), self._refused):
             for partition in [partition for partition in epochs if partition.topic_id == topic_id]:
                 del epochs[partition]
 

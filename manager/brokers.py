@@ -15,6 +15,7 @@ from myqueue.protocol.types import NodeAddress, PartitionId
 
 T = TypeVar("T")
 PARALLEL_CALLS_MAX = 32
+NONE: Mapping[PartitionId, int] = {}
 
 
 class Brokers:
@@ -48,12 +49,14 @@ class Brokers:
     def status(self, broker_id: int, address: NodeAddress, partitions: Sequence[PartitionId] | None = None, *,
                timeout_seconds: float | None = None) -> list[dict[str, Any]]:
         """How some partitions are on a broker, those that it holds of them; without any, all that it holds."""
-        body = {} if partitions is None else {"partitions": [list(partition) for partition in partitions]}
+        body = {} if partitions is None else {"partitions": [[*partition, epoch] for partition, epoch in partitions.items()]}
         return self._call(f"broker-{broker_id}", address, "POST", routes.I_STATUS, body, timeout_seconds=timeout_seconds,
                           repeatable=True)["partitions"]
 
-    def drop(self, broker_id: int, address: NodeAddress, topic_ids: Sequence[int], partitions: Sequence[PartitionId] = ()) -> None:
-        """Have topics, and single partitions of others, forgotten with all that they hold."""
+    def drop(self, broker_id: int, address: NodeAddress, topic_ids: Sequence[int], partitions: Mapping[PartitionId, int] = NONE) -> None:
+        """Have topics, and single partitions of others, forgotten with all that they hold. A replica that has promised the epoch given with its
+        partition stays: it was asked for again meanwhile.
+        """
         body = {"topic_ids": list(topic_ids), "partitions": [list(partition) for partition in partitions]}
         self._call(f"broker-{broker_id}", address, "POST", routes.I_DROP, body, repeatable=True)
 

@@ -107,7 +107,8 @@ class Coordinator:
     def _hold(self, elections: list[Election], outlook: Outlook) -> None:
         found: set[PartitionId] = set()
         try:
-            found = self._elections.hold(elections, outlook)
+            attempts = max(self._failed.get(election.partition, (0, 0.0))[0] for election in elections)
+            found = self._elections.hold(elections, outlook, attempts=attempts)
         finally:
             now = self._clock.monotonic()
             for election in elections:

@@ -28,7 +28,7 @@ from myqueue.service import metrics
 
 CHUNK = 100  # promises in one call: each costs the broker a transaction
 ITEMS_MAX = 1_000  # of one command, which the WAL bounds in bytes
-COLLECT_SECONDS = 3.0
+COLLECT_SECONDS, COLLECT_SECONDS_MAX = 3.0, 12.0  # for the promises; longer with each attempt, since brokers that have much to do need it
 LATE_SECONDS = 0.1  # how long to wait for more promises once all is decided: a further log may answer yet
 _log = logging.getLogger(__name__)
 
@@ -63,21 +63,25 @@ class Elections:
                  clock: Clock) -> None:
         self._propose, self._replica, self._brokers, self._appointer, self._clock = propose, replica, brokers, appointer, clock
 
-    def hold(self, elections: Sequence[Election], outlook: Outlook) -> set[PartitionId]:
+    def hold(self, elections: Sequence[Election], outlook: Outlook, *, attempts: int = 0) -> set[PartitionId]:
         """Hold some elections together; those of them that have found a leader, which was told.
+
+        Args:
+            attempts: how many in a row have failed. Promises to an earlier epoch count for nothing, so brokers that are too slow for one round
+                would be too slow for each.
 
         Raises:
             MyQueueError: the managers did not take a command: elections may be left behind.
         """
         found: set[PartitionId] = set()
         for first in range(0, len(elections), ITEMS_MAX):
-            found |= self._round(elections[first:first + ITEMS_MAX], outlook)
+            found |= self._round(elections[first:first + ITEMS_MAX], outlook, min(COLLECT_SECONDS * (1 + attempts), COLLECT_SECONDS_MAX))
         return found
 
-    def _round(self, elections: Sequence[Election], outlook: Outlook) -> set[PartitionId]:
+    def _round(self, elections: Sequence[Election], outlook: Outlook, collect_seconds: float) -> set[PartitionId]:
         began = self._clock.monotonic()
         begun = self._begin(elections)
-        appointed = self._appoint(begun, self._collect(begun, outlook)) if begun else []
+        appointed = self._appoint(begun, self._collect(begun, outlook, collect_seconds)) if begun else []
         self._tell(appointed)
         metrics.PARTITION_ELECTIONS.labels("leader").inc(len(appointed))
         metrics.PARTITION_ELECTIONS.labels("no_leader").inc(len(elections) - len(appointed))
@@ -94,7 +98,8 @@ class Elections:
                 _log.info("no election of partition %s: %s", election.partition, item["message"])
         return {election.partition: (election, item["epoch"]) for election, item in zip(elections, reply, strict=True) if item["ok"]}
 
-    def _collect(self, begun: Mapping[PartitionId, tuple[Election, int]], outlook: Outlook) -> dict[PartitionId, Ballot]:
+    def _collect(self, begun: Mapping[PartitionId, tuple[Election, int]], outlook: Outlook,
+                 collect_seconds: float) -> dict[PartitionId, Ballot]:
         """Ask for the promises, until all is decided and a moment longer, or the time is over."""
         ballots = {partition: Ballot(epoch, election.voters) for partition, (election, epoch) in begun.items()}
         asked = [(broker_id, group[first:first + CHUNK]) for broker_id, group in _by_voter(begun.values(), outlook).items()
@@ -102,9 +107,9 @@ class Elections:
         catalogue = self._replica.catalogue()
 
         def ask(broker_id: int, bodies: Sequence[Mapping[str, Any]]) -> Callable[[], list[dict[str, Any]]]:
-            return lambda: self._brokers.promise(broker_id, catalogue.address(broker_id), bodies, timeout_seconds=COLLECT_SECONDS)
+            return lambda: self._brokers.promise(broker_id, catalogue.address(broker_id), bodies, timeout_seconds=collect_seconds)
 
-        answers = self._brokers.as_they_come([ask(*one) for one in asked], timeout_seconds=COLLECT_SECONDS,
+        answers = self._brokers.as_they_come([ask(*one) for one in asked], timeout_seconds=collect_seconds,
                                              late_seconds=lambda: LATE_SECONDS if all(one.is_decided() for one in ballots.values()) else None)
         for number, outcome in answers:
             broker_id = asked[number][0]

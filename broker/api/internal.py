@@ -59,7 +59,8 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
     @face.post(routes.I_DROP)
     def drop() -> Response:
         body = {"topic_ids": [], "partitions": [], **bodies.json_object(request)}
-        service.drop([_integer(item, "topic_ids") for item in _list(body, "topic_ids")], [_partition(item) for item in _list(body, "partitions")])
+        service.drop([_integer(item, "topic_ids") for item in _list(body, "topic_ids")],
+                     dict(_partition_at(item) for item in _list(body, "partitions")))
         return jsonify({})
 
     @face.post(rule(routes.I_RECORDS))
@@ -161,6 +162,12 @@ def _partition(pair: Any) -> PartitionId:
     if not isinstance(pair, list) or len(pair) != 2:
         raise BadRequestError("a partition is [topic_id, partition]")
     return PartitionId(_integer(pair[0], "topic_id"), bodies.partition_number(pair[1]))
+
+
+def _partition_at(item: Any) -> tuple[PartitionId, int]:
+    if not isinstance(item, list) or len(item) != 3:
+        raise BadRequestError("a partition to drop is [topic_id, partition, epoch]")
+    return _partition(item[:2]), _integer(item[2], "epoch", minimum=1)
 
 
 def _integer(value: Any, name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:

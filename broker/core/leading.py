@@ -81,9 +81,9 @@ class Leading:
         """The follower was offered our start."""
         self.progress[target] = after_snapshot(self.progress[target], position)
 
-    def is_voter(self, target: int) -> bool:
-        """Whether a broker's replica is needed in this epoch: it may be asked for what it holds."""
-        return self.voters.get(target) is not None
+    def may_need(self, target: int) -> bool:
+        """Whether what a broker's replica holds may be needed yet: of a voter always, of others until this leader has committed in its epoch."""
+        return self.voters.get(target) is not None or not self.began
 
     def not_taken(self, target: int) -> None:
         """A follower has an append that it did not take. Of one that does not count nothing is known from now on: it is introduced again,
@@ -102,6 +102,8 @@ class Leading:
         if source not in self.progress or reply.epoch != self.epoch:
             return False
         self.answered[source] = asked_at
+        if source in self.learners and self.progress[source].disk_lost:
+            self.not_taken(source)  # one that does not count may have begun afresh
         before = self.heard.get(source)
         if reply.matched is not None and reply.counts and (before is None or reply.round > before.round):
             self.heard[source] = Heard(reply.round, asked_at, reply.disk_id)

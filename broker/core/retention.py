@@ -23,7 +23,7 @@ class LogPart(Protocol):
     def append_time(self) -> int | None: ...
 
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int | None: ...
 
 
 class TrimmedHead(Protocol):
@@ -56,9 +56,9 @@ def plan_expiry(kept: Kept, parts: Iterable[LogPart], *, now_us: int, committed:
         committed: the committed end, an offset: nothing above it is trimmed.
     """
     parts = list(parts)
-    found, left = 0, sum(part.size_bytes for part in parts)
+    found, left = 0, sum(part.size_bytes or 0 for part in parts)
     for part in parts:
-        left -= part.size_bytes
+        left -= part.size_bytes or 0
         is_old = kept.milliseconds is not None and part.append_time is not None and part.append_time < now_us - 1_000 * kept.milliseconds
         if not is_old and not (kept.size_bytes is not None and left >= kept.size_bytes):
             break

@@ -77,14 +77,7 @@ class MajorityForced:
     left_out: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicAltered:
-    """Its leaders are to be told its config."""
-
-    topic_id: int
-
-
-Event = BrokerRegistered | PartitionsCreated | TopicAltered | TopicDeleted | MajorityForced
+Event = BrokerRegistered | PartitionsCreated | TopicDeleted | MajorityForced
 
 
 class Draft:

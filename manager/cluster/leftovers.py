@@ -14,7 +14,7 @@ class Leftovers:
     """To be dropped."""
 
     topic_ids: tuple[int, ...]
-    partitions: tuple[PartitionId, ...]
+    partitions: Mapping[PartitionId, int]  # with the epoch in which that was seen: who has promised it by then was asked for it again
 
     def __bool__(self) -> bool:
         return bool(self.topic_ids or self.partitions)
@@ -28,11 +28,11 @@ def leftovers(broker_id: int, held: Iterable[PartitionId], known: Mapping[Partit
             the managers: else a topic that was created in between would be dropped.
     """
     topics = {partition.topic_id for partition in known}
-    gone, moved = set(), set()
+    gone, moved = set(), {}
     for partition in held:
         replicas = known.get(partition)
         if partition.topic_id not in topics:
             gone.add(partition.topic_id)
         elif replicas is not None and not replicas.electing and broker_id not in replicas.voters and broker_id not in replicas.learners:
-            moved.add(partition)
-    return Leftovers(tuple(sorted(gone)), tuple(sorted(moved)))
+            moved[partition] = replicas.epoch
+    return Leftovers(tuple(sorted(gone)), dict(sorted(moved.items())))

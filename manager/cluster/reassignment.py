@@ -77,13 +77,17 @@ def _may_learn(replicas: Replicas, outlook: Outlook, broker_id: int) -> bool:
 
 
 def _emptied(replicas: Replicas, outlook: Outlook, damaged: frozenset[int]) -> ChangeVoters | None:
-    """A slot counts for nobody whose disk is not the registered one any more, or whose replica is damaged: emptied, to be filled again."""
+    """A slot counts for nobody whose disk is not the registered one any more, or whose replica is damaged: emptied, to be filled again.
+
+    Where the others are no majority without it, other steps go on: somebody else may take its place.
+    """
     for broker_id, disk_id in replicas.voters.items():
         known = outlook.brokers.get(broker_id)
         if disk_id is None or known is None or len(replicas.voters) == 1:
             continue
-        if known.disk_id != disk_id or broker_id in damaged:
-            return ChangeVoters({**replicas.voters, broker_id: None})
+        emptied = {**replicas.voters, broker_id: None}
+        if (known.disk_id != disk_id or broker_id in damaged) and outlook.can_elect(emptied):
+            return ChangeVoters(emptied)
     return None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manager.cluster import commands, partitions
-from manager.cluster.draft import BrokerRegistered, Delete, Draft, Event, MetadataView, Put, Row, TopicAltered, TopicDeleted
+from manager.cluster.draft import BrokerRegistered, Delete, Draft, Event, MetadataView, Put, Row, TopicDeleted
 from manager.cluster.placement import FACTOR_MAX
 from myqueue.errors import (
     BadRequestError,
@@ -151,7 +151,6 @@ def _alter_topic(draft: Draft, command: commands.AlterTopic) -> Row:
         raise ConflictError(f"Topic '{command.topic}' was deleted and created again meanwhile", topic=command.topic)
     config = {name: value for name, value in {**topic["config"], **command.changes}.items() if value is not None}
     draft.put("topic", {"topic_id": command.topic_id}, **{**_without(topic, "topic_id"), "config": config})
-    draft.events.append(TopicAltered(command.topic_id))
     return {"topic": command.topic, "topic_id": command.topic_id, "config": config}
 
 

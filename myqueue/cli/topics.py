@@ -44,7 +44,7 @@ def add_parser(groups: Any) -> None:
     alter = command("alter", _alter, "change a topic's config")
     alter.add_argument("topic", metavar="TOPIC")
     alter.add_argument("--config", type=_setting, action="append", default=[], metavar="FIELD=NUMBER", help=_fields())
-    alter.add_argument("--unset", action="append", default=[], choices=sorted(FIELDS), help="take a field out: without it there is no bound")
+    alter.add_argument("--unset", action="append", default=[], metavar="FIELD", help="take a field out: without it there is no bound")
     trim = command("trim", _trim, "drop a partition's messages below an offset, for all consumers and for good", json=False)
     trim.add_argument("topic", metavar="TOPIC")
     trim.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
@@ -73,8 +73,10 @@ def _setting(text: str) -> tuple[str, int]:
 
 def _alter(arguments: argparse.Namespace) -> int:
     changes: dict[str, int | None] = {**dict.fromkeys(arguments.unset), **dict(arguments.config)}
-    if not changes:
-        print("myqueue topics alter: say --config FIELD=NUMBER or --unset FIELD", file=sys.stderr)
+    both = sorted({*arguments.unset} & {name for name, _ in arguments.config})
+    if not changes or both:
+        wrong = f"{', '.join(both)} cannot be set and unset" if both else "say --config FIELD=NUMBER or --unset FIELD"
+        print(f"myqueue topics alter: {wrong}", file=sys.stderr)
         return 2
     with admin(arguments) as client:
         config = client.alter_topic(existing(client, arguments.topic), changes)
@@ -111,7 +113,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _create(arguments: argparse.Namespace) -> int:
     with admin(arguments) as client:
         topic = client.create_topic(arguments.topic, partitions=arguments.partitions, replication_factor=arguments.replication_factor,
-                                    config=dict(arguments.config), exist_ok=arguments.if_not_exists)
+                                    config=dict(arguments.config) or None, exist_ok=arguments.if_not_exists)
     print(f"topic {topic.topic} has {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
     return 0
 

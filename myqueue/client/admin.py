@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from ..clock import Clock
-from ..errors import MyQueueError
+from ..errors import MyQueueError, TopicExistsError
 from ..protocol import routes
 from ..protocol.names import check_topic_name
 from ..protocol.types import OffsetRange, TopicPartition
@@ -74,7 +74,8 @@ class AdminClient:
             replication_factor: replicas of each partition; by default as many as brokers are alive, at most three.
 
         Raises:
-            TopicExistsError: it is there already; with ``exist_ok`` what is there is returned instead, whatever its partitions.
+            TopicExistsError: it is there already; with ``exist_ok`` what is there is returned instead, whatever its
+                partitions, unless a config is asked for that it does not have.
             OutcomeUnknownError: nobody knows whether it was created; asking again is safe.
         """
         body = {"topic": check_topic_name(topic), "partitions": partitions, "config": dict(config or {})}
@@ -86,7 +87,11 @@ class AdminClient:
         except MyQueueError as error:
             if not exist_ok or error.code != "topic_exists":
                 raise
-        return self.describe_topic(topic)
+        there = self.describe_topic(topic)
+        if config is not None and dict(there.config) != dict(config):
+            raise TopicExistsError(f"Topic '{topic}' already exists with another config: change that by alter_topic", topic=topic,
+                                   config=dict(there.config))
+        return there
 
     def alter_topic(self, topic: str, config: Mapping[str, int | None]) -> dict[str, Any]:
         """Change fields of a topic's config (``myqueue.protocol.topic_config`` lists them), None takes one out; the config as it is then.

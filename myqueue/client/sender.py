@@ -13,6 +13,7 @@ from ..errors import (
     OutcomeUnknownError,
     ProducerFencedError,
     SequenceGapError,
+    UnavailableError,
     UnknownPartitionError,
     UnknownProducerError,
     UnknownTopicError,
@@ -46,7 +47,7 @@ class Sender:
         with self._changed:
             now = self._connection.clock.monotonic()
             for expired in self._accumulator.take_expired(now):
-                self._give_up(expired, expired.error or OutcomeUnknownError("not delivered in time"))
+                self._give_up(expired, expired.error or UnavailableError("not delivered in time; it was not sent yet"))
             batch = self._accumulator.take_ready(now)
             if batch is None:
                 return self._accumulator.next_due()
@@ -121,6 +122,9 @@ class Sender:
             return False  # nobody knows: the next attempt asks again
 
     def _give_up(self, batch: Batch, error: MyQueueError) -> None:
+        """What the last attempt met is told, but never that nothing was done where an earlier one may have stored it."""
+        if batch.doubtful and error.outcome != UNKNOWN:
+            error = OutcomeUnknownError(f"{error.message}; an earlier attempt may have stored it")
         self._accumulator.give_up(batch, error, forget_identity=isinstance(error, NOT_US))
         batch.completion.fail(error)
         self._changed.notify_all()

@@ -45,10 +45,10 @@ def check_config(config: Any, *, removals: bool = False) -> dict[str, int | None
         raise BadRequestError("config must be an object", argument="config")
     for name, value in config.items():
         field = FIELDS.get(name)
+        if value is None and removals:  # also of a field that only an older version let pass
+            continue
         if field is None:
             raise BadRequestError(f"config: there is no field {str(name)[:80]!r}; there are {', '.join(sorted(FIELDS))}", argument="config")
-        if value is None and removals:
-            continue
         if isinstance(value, bool) or not isinstance(value, int) or not field.minimum <= value <= field.maximum:
             raise BadRequestError(f"config: {name} must be a whole number from {field.minimum} to {field.maximum}", argument="config")
     return dict(config)

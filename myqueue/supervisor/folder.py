@@ -261,7 +261,7 @@ def _node_ports(spec: ClusterSpec, before: dict[str, int], keeper: PortKeeper, *
     ports: dict[str, int] = {}
     for name in (*spec.postgres_names(), *spec.database_nodes()):
         last = before.get(name)
-        ports[name] = last if last and is_free(last) else keeper.pick({*taken, *before.values(), *ports.values()})
+        ports[name] = _again(last, keeper) or keeper.pick({*taken, *before.values(), *ports.values()})
     return ports
 
 
@@ -271,5 +271,14 @@ def _balancer_ports(spec: ClusterSpec, before: Saved | None, keeper: PortKeeper,
     for wanted, last in zip(spec.ports, last_ports, strict=True):
         if wanted and not is_free(wanted):
             raise ConfigurationError(f"port {wanted} on {HOST} is taken by another program: choose another by --port")
-        ports.append(wanted or (last if last and is_free(last) else keeper.pick({*taken, *ports})))
+        ports.append(wanted or _again(last, keeper) or keeper.pick({*taken, *ports}))
+    keeper.keep(ports)
     return tuple(ports)
+
+
+def _again(port: int | None, keeper: PortKeeper) -> int | None:
+    """A port of the last time, kept from now on; None where it is somebody else's by now."""
+    if not port or not (keeper.keeps(port) or is_free(port)):
+        return None
+    keeper.keep([port])
+    return port

@@ -49,6 +49,9 @@ class PortKeeper:
                 with contextlib.suppress(OSError):
                     self._keep(port, _bound(port, shared=True))
 
+    def keeps(self, port: int) -> bool:
+        return port in self._sockets
+
     def let_go(self, ports: Collection[int] | None = None) -> None:
         """Keep these, or all, no longer."""
         for port in list(self._sockets if ports is None else ports):
@@ -71,12 +74,24 @@ class PortKeeper:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens on a port; it may be kept."""
+    """Whether nobody listens on a port or keeps it. The last connections of who listened there before do not count."""
+    try:
+        _bound(port, shared=False).close()
+        return True
+    except OSError:
+        if CAN_KEEP and not _has_last_connections(port):
+            return False
     try:
         _bound(port, shared=True).close()
     except OSError:
         return False
     return True
+
+
+def _has_last_connections(port: int) -> bool:
+    """Whether the kernel still knows connections of a port that were ended from here (TIME_WAIT): then nobody can bind it alone."""
+    with open("/proc/net/tcp") as lines:
+        return any(line.split()[1].endswith(f":{port:04X}") for line in lines)
 
 
 def _bound(port: int, *, shared: bool) -> socket.socket:

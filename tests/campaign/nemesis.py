@@ -31,6 +31,7 @@ RETRY_SECONDS = 0.3
 DOWN_SECONDS = 60.0
 LOOK_SECONDS = 0.2
 TOOL_SECONDS = 5.0
+ERRANDS = frozenset({"drain_broker", "add_broker"})
 FILE_BYTES_FULL = 1 << 20  # what a file may grow to while its disk is "full"
 Undo = Callable[[], object]
 
@@ -38,10 +39,12 @@ Undo = Callable[[], object]
 class _Errand(threading.Thread):
     """Does something, and the other thing once it is ``over``."""
 
-    def __init__(self, begin: Callable[[], object], end: Callable[[], object]) -> None:
+    def __init__(self, fault: Fault, now: Callable[[], float], begin: Callable[[], object], end: Callable[[], object]) -> None:
         super().__init__(name="errand", daemon=True)
+        self.fault, self._now = fault, now
         self.over = threading.Event()
         self.trouble = ""
+        self.began = self.ended = now()
         self._begin, self._end = begin, end
         self.start()
 
@@ -50,8 +53,9 @@ class _Errand(threading.Thread):
             self._begin()
             self.over.wait()
             self._end()
-        except (MyQueueError, AssertionError) as error:
-            self.trouble = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told as a remark
+            self.trouble = f"{type(error).__name__}: {error}"
+        self.ended = self._now()
 
 
 @dataclass
@@ -131,7 +135,8 @@ class Nemesis:
             one.undo()
         except (MyQueueError, OSError, AssertionError) as error:
             remark = f"could not be ended: {error}"
-        self._history.struck.append(Struck(one.fault.kind, " ".join(one.victims), one.began, self._now(), remark))
+        if one.fault.kind not in ERRANDS or remark:
+            self._history.struck.append(Struck(one.fault.kind, " ".join(one.victims), one.began, self._now(), remark))
 
     def _named(self, victims: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(self._write_manager() if name == WRITE_MANAGER else name for name in victims)
@@ -213,27 +218,27 @@ class Nemesis:
         self._insist("POST", routes.DRAIN.format(broker_id=self._lab.broker_id(name)), {"draining": draining},
                      what=f"{name} to be {'drained' if draining else 'used'}")
 
-    def _run_errand(self, begin: Callable[[], object], end: Callable[[], object]) -> Undo:
-        """What needs the managers waits for them beside everything else: they may be struck just now."""
-        errand = _Errand(begin, end)
+    def _run_errand(self, fault: Fault, begin: Callable[[], object], end: Callable[[], object]) -> Undo:
+        """What needs the managers waits for them beside everything else: they may be struck just now. How it went is noted at the end."""
+        errand = _Errand(fault, self._now, begin, end)
         self._errands.append(errand)
         return errand.over.set
 
-    def _drain_for_a_while(self, victims: tuple[str, ...]) -> Undo:
+    def _drain_for_a_while(self, fault: Fault, victims: tuple[str, ...]) -> Undo:
         name = victims[0]
-        return self._run_errand(lambda: self._drain(name, draining=True), lambda: self._drain(name, draining=False))
+        return self._run_errand(fault, lambda: self._drain(name, draining=True), lambda: self._drain(name, draining=False))
 
-    def _add_broker(self) -> Undo:
+    def _add_broker(self, fault: Fault) -> Undo:
         added: list[str] = []
-        return self._run_errand(lambda: added.append(self._lab.add_broker()), lambda: self._drain(added[0], draining=True))
+        return self._run_errand(fault, lambda: added.append(self._lab.add_broker()), lambda: self._drain(added[0], draining=True))
 
     def _finish_errands(self) -> None:
         for errand in self._errands:
             errand.over.set()
         for errand in self._errands:
             errand.join()
-            if errand.trouble:
-                self._say(f"{self._now():6.1f} s  {errand.trouble}")
+            self._history.struck.append(Struck(errand.fault.kind, " ".join(errand.fault.victims), errand.began, errand.ended, errand.trouble))
+        self._errands = []
 
     def _insist(self, method: str, path: str, body: object = None, *, what: str) -> None:
         """Ask the managers, which may be without a leader just now, until they have done it. Raises AssertionError with what they said last."""
@@ -297,8 +302,8 @@ _ACTIONS: dict[str, _Action] = {
     "kill_backend": lambda nemesis, fault, victims: nemesis._kill_backend(victims),
     "stop_postgres_at_once": lambda nemesis, fault, victims: nemesis._stop_at_once(victims),
     "restart": lambda nemesis, fault, victims: nemesis._take_down("stop", victims),
-    "drain_broker": lambda nemesis, fault, victims: nemesis._drain_for_a_while(victims),
-    "add_broker": lambda nemesis, fault, victims: nemesis._add_broker(),
+    "drain_broker": lambda nemesis, fault, victims: nemesis._drain_for_a_while(fault, victims),
+    "add_broker": lambda nemesis, fault, victims: nemesis._add_broker(fault),
     "restart_rolling": lambda nemesis, fault, victims: nemesis._restart_one_by_one(victims),
     **dict.fromkeys(("pause", "pause_write_manager", "pause_managers"), lambda nemesis, fault, victims: nemesis._pause(victims)),
     "cut_one_way": lambda nemesis, fault, victims: nemesis._cut(*victims, both=False),

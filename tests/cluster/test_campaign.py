@@ -35,6 +35,7 @@ def test_a_short_campaign_is_clean(tmp_path: Path) -> None:
     assert verdict["clean"]
     assert verdict["acknowledged"] > 10_000
     assert len(verdict["faults"]) >= 20
+    assert {"drain_broker", "add_broker"} <= verdict["faults"].keys()
     assert verdict["remarks"] == []
 
 

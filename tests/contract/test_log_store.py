@@ -327,6 +327,14 @@ def test_folding_takes_whole_requests_and_goes_on(store: LogStore):
     assert [(request.seq, request.base_offset, request.record_count) for request in state.recent] == [(0, 0, 2), (1, 2, 2), (2, 4, 2), (3, 6, 2)]
 
 
+def test_configs_are_set_for_topics_that_are_here(store: LogStore):
+    store.configure({PARTITION.topic_id: {"retention_ms": 5}, 99: {"retention_ms": 6}})
+    assert store.topic(PARTITION.topic_id) == ("t", {"retention_ms": 5})
+    assert store.topic(99) is None
+    store.configure({PARTITION.topic_id: {}})
+    assert store.topic(PARTITION.topic_id) == ("t", {})
+
+
 def test_learners_and_faults_are_kept(store: LogStore):
     with store.locked(PARTITION) as held:
         held.set_learners([4, 5])
@@ -342,13 +350,40 @@ def test_a_replica_that_is_dropped_has_promised_all_the_same(store: LogStore):
         store.create(other, topic="t", config={})
         with store.locked(other) as held:
             held.promise(epoch)
-        store.drop_partition(other)
+        store.drop_partition(other, before_epoch=99)
         store.create(other, topic="t", config={})
         assert (store.head(other).promised_epoch, store.head(other).leader_epoch, store.head(other).end.lsn) == (epoch, 0, 0)
-    store.drop_partition(other)
+    store.drop_partition(other, before_epoch=99)
     store.drop(PARTITION.topic_id)
     store.create(other, topic="t", config={})
     assert store.head(other).promised_epoch == 0
+
+
+def test_a_replica_that_was_asked_for_again_is_not_dropped_by_what_was_said_before(store: LogStore):
+    other = PartitionId(PARTITION.topic_id, 9)
+    store.create(other, topic="t", config={})
+    with store.locked(other) as held:
+        held.promise(5)
+    assert store.drop_partition(other, before_epoch=5) is False
+    assert store.head(other).promised_epoch == 5
+    assert store.drop_partition(other, before_epoch=6) is True
+    assert store.drop_partition(other, before_epoch=1) is True, "it is not there"
+    with pytest.raises(UnknownPartitionError):
+        store.head(other)
+
+
+def test_a_damaged_log_is_discarded_some_entries_at_a_time(store: LogStore):
+    """And no other."""
+    for number in range(4):
+        append(store, b"a", seq=number)
+    assert store.discard_damaged(PARTITION, rows_max=2) is True, "it has no fault"
+    assert len(store.entries(PARTITION, 0, 10, bytes_max=1 << 20)) == 5
+    with store.locked(PARTITION) as held:
+        held.set_fault("damaged")
+    assert [store.discard_damaged(PARTITION, rows_max=2) for _ in range(2)] == [False, False]
+    assert [entry.head.lsn for entry in store.entries(PARTITION, 0, 10, bytes_max=1 << 20)] == [4]
+    assert store.discard_damaged(PARTITION, rows_max=2) is True
+    assert store.entries(PARTITION, 0, 10, bytes_max=1 << 20) == []
 
 
 def test_a_damaged_log_begins_afresh(store: LogStore):
@@ -374,14 +409,16 @@ def test_parts_that_may_be_dropped_whole(store: LogStore):
     append(store, b"b" * 700, b"c", seq=1)
     roll(store)
     append(store, b"d", seq=2)
+    assert store.parts(PARTITION, with_sizes=False)[0].size_bytes is None
     first, second = store.parts(PARTITION, with_sizes=True)[-3 if isinstance(store, MemoryLogStore) else 0:][:2]
     assert (first.end.offset, second.end.offset) == (1, 3)
     assert first.append_time is not None
     assert second.append_time is not None
     assert first.append_time <= second.append_time
+    assert first.size_bytes is not None
+    assert second.size_bytes is not None
     assert 500 <= first.size_bytes < second.size_bytes < 1_500
     assert store.parts(PARTITION, with_sizes=True)[-1].end.offset == (4 if isinstance(store, MemoryLogStore) else 3)
-    assert {part.size_bytes for part in store.parts(PARTITION, with_sizes=False)} == {0}
     roll(store)
     assert store.parts(PARTITION, with_sizes=True)[-1].end == Border(*store.head(PARTITION).end[:2])
 
@@ -397,8 +434,8 @@ def test_one_replica_is_dropped_and_its_topic_stays(store: LogStore):
     begin(store, other)
     write(store, AppendRequest(blocks(b"a")))
     write(store, AppendRequest(blocks(b"b")), partition=other)
-    store.drop_partition(other)
-    store.drop_partition(other)
+    store.drop_partition(other, before_epoch=99)
+    store.drop_partition(other, before_epoch=99)
     with pytest.raises(UnknownPartitionError):
         store.head(other)
     assert texts(store) == [b"a"]

@@ -67,7 +67,7 @@ def test_a_replica_that_moved_away_and_comes_back_believes_no_leader_from_before
     group.wait_equal()
     group.brokers[1].kill()
     group.elect(2, 3)
-    group.brokers[3].call("POST", routes.I_DROP, {"partitions": [[group.topic_id, 0]]})
+    group.brokers[3].call("POST", routes.I_DROP, {"partitions": [[group.topic_id, 0, group.epoch + 1]]})
     group.brokers[2].kill()
     group.start(1)
     refused = group.brokers[1].call("POST", group.records, {"value": "lost"}, status=503)

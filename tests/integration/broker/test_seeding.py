@@ -94,7 +94,7 @@ def test_a_replica_that_is_seeded_serves_nothing_and_counts_for_nothing():
         lead(group, 2)
         wait_equal(group)
         other, follower = group.other, group.wire.follower
-        other.drop_partition(P)
+        other.drop_partition(P, before_epoch=9)
         offer = seeds.decode(group.wire.seeds[0])
         assert offer.applied > offer.start.position
         reply = follower.take_seed(offer)

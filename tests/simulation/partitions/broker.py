@@ -216,8 +216,8 @@ class Broker:
         if is_leading(self.disk.head):
             self._lead().not_taken(target)
 
-    def is_voter(self, target: int) -> bool:
-        return self.leading is not None and self.leading.is_voter(target)
+    def may_need(self, target: int) -> bool:
+        return self.leading is None or self.leading.may_need(target)
 
     def wants_more(self, target: int) -> bool:
         """Whether a follower is known to lack something."""

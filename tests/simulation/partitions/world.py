@@ -160,7 +160,7 @@ class World(Schedule):
         """What goes to a follower next, if anything does."""
         message = self.guard(broker_id, lambda: self.brokers[broker_id].ask(target))
         if message is not None:
-            is_voter = self.brokers[broker_id].is_voter(target)
+            is_voter = self.brokers[broker_id].may_need(target)
             self.call(broker_id, target, message, lambda: self.brokers[target].receive(message, is_voter=is_voter),
                       lambda reply: self._learn(broker_id, target, reply))
 

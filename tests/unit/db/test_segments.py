@@ -39,6 +39,13 @@ def test_where_a_topic_keeps_little_its_segments_are_small(kept: Kept, size: int
     assert RollPolicy(bytes_max=1_000_000, age_seconds_max=60).is_due(OpenSegment(1, 1, size, age, True, kept)) is due
 
 
+def test_a_segment_holds_a_quarter_of_what_each_of_its_partitions_keeps():
+    policy, kept = RollPolicy(bytes_max=1_000_000, age_seconds_max=60), Kept(size_bytes=400_000)
+    assert not policy.is_due(OpenSegment(1, 1, 299_999, 0, True, kept, partitions=3))
+    assert policy.is_due(OpenSegment(1, 1, 300_000, 0, True, kept, partitions=3))
+    assert policy.is_due(OpenSegment(1, 1, 1_000_000, 0, True, kept, partitions=99))
+
+
 def test_a_table_is_named_by_a_number_only():
     assert table_name(12) == "log_segment_12"
     with pytest.raises(ValueError):

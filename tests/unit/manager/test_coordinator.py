@@ -48,7 +48,7 @@ def elections_held(damaged: set[tuple[int, int]], *, turn_seconds: float = 0.0) 
         clock.advance(turn_seconds)
         return OUTLOOK
 
-    def hold(elections: list[Any], _outlook: Outlook) -> set[PartitionId]:
+    def hold(elections: list[Any], _outlook: Outlook, *, attempts: int) -> set[PartitionId]:
         held.extend((election.partition, election.reason) for election in elections)
         return {election.partition for election in elections}
 
@@ -74,3 +74,28 @@ def test_a_voter_that_says_that_its_replica_is_damaged_loses_its_vote():
     assert elections_held(damaged=set(), turn_seconds=1.0) == []
     held = elections_held(damaged={(1, 2)}, turn_seconds=1.0)
     assert set(held) == {(PartitionId(7, 2), "its voters change")}
+
+
+def test_an_election_that_fails_again_and_again_is_given_more_time():
+    """Brokers that are too slow to promise in time would be so in every round."""
+    told: list[int] = []
+    clock = ManualClock()
+
+    def hold(elections: list[Any], _outlook: Outlook, *, attempts: int) -> set[PartitionId]:
+        told.append(attempts)
+        return set()
+
+    def outlook(_catalogue: Catalogue) -> Outlook:
+        clock.advance(60.0)
+        return OUTLOOK
+
+    rows = (PartitionRow(7, 0, 3, 4, "ELECTING", None, {str(broker): disk for broker, disk in DISKS.items()}),)
+    catalogue = Catalogue.of(CatalogueRows("cluster", 12, (), BROKERS, (TopicRow(7, "a", 3, {}, 0),), rows))
+    replica: Any = SimpleNamespace(catalogue=lambda: catalogue)
+    watch: Any = SimpleNamespace(outlook=outlook, begin=lambda: None, is_in_doubt=False)
+    nobody: Any = None
+    leading = threading.Event()
+    leading.set()
+    Coordinator(propose=lambda command: {}, elections=SimpleNamespace(hold=hold), replica=replica, brokers=nobody,  # type: ignore[arg-type]
+                appointer=Appointer(replica=replica, brokers=nobody, signals=nobody), watch=watch, clock=clock).run(leading, Turns())
+    assert told == [0, 1, 2]

@@ -18,12 +18,12 @@ def test_voters_and_learners_keep_what_they_hold():
 
 
 def test_what_moved_away_is_dropped_unless_an_election_is_under_way():
-    assert leftovers(4, [HERE.partition], KNOWN) == Leftovers((), (HERE.partition,))
+    assert leftovers(4, [HERE.partition], KNOWN) == Leftovers((), {HERE.partition: HERE.epoch})
     assert not leftovers(4, [HERE.partition], {HERE.partition: replace(HERE, electing=True, leader=None)})
 
 
 def test_deleted_topics_go_whole():
-    assert leftovers(1, [PartitionId(7, 0), PartitionId(7, 3), HERE.partition], KNOWN) == Leftovers((7,), ())
+    assert leftovers(1, [PartitionId(7, 0), PartitionId(7, 3), HERE.partition], KNOWN) == Leftovers((7,), {})
 
 
 def test_a_partition_of_a_known_topic_that_is_not_known_yet_stays():

@@ -59,7 +59,9 @@ def test_a_damaged_replica_loses_its_vote_and_is_made_anew_on_the_same_broker():
     assert damaged(settled=False) is None
     assert damaged(replace(ROW, electing=True, leader=None)) is None
     assert damaged(outlook=Outlook(BROKERS, dead=frozenset({3}))) is None
-    assert damaged(replace(ROW, voters={1: "d1", 2: "d2"}, replication_factor=2)) is None
+    two = replace(ROW, voters={1: "d1", 2: "d2"}, replication_factor=2)
+    assert damaged(two) is None
+    assert damaged(two, draining(2)) == ChangeLearners((3,)), "it is no obstacle to its own removal"
     assert damaged(replace(ROW, voters={2: "d2"}, leader=2, replication_factor=1)) is None
     assert run(replace(ROW, voters=emptied), ALL_UP) == ["learn [2]", "1:d1 2:d2 3:d3"]
 

@@ -109,6 +109,23 @@ def test_away_for_longer_than_the_delivery_time_everything_is_given_up_with_its_
         deliveries[0].result(0)
 
 
+def test_a_doubt_is_not_hidden_by_what_a_later_attempt_met() -> None:
+    """The first attempt was stored and its answer lost; the ones after it surely did nothing, until the time was over."""
+    world = World()
+    deliveries = world.send(*numbered(20))
+    world.transport.lose_answers(1)
+    world.sender.run_once()
+    world.transport.refuse(NotLeaderError(), 1_000)
+    world.run()
+    with pytest.raises(OutcomeUnknownError, match="an earlier attempt may have stored it") as error:
+        deliveries[0].result(0)
+    assert error.value.outcome == "unknown"
+    with pytest.raises(MyQueueError, match="it was not sent yet") as error:
+        deliveries[10].result(0)
+    assert error.value.outcome == "not_done"
+    assert numbered(10) == world.stored()
+
+
 def test_after_a_doubtful_failure_the_next_batch_has_a_new_identity_and_is_stored() -> None:
     """The given-up batch was stored in truth. With its sequence used again the next one would be taken for its repeat."""
     world = World()

@@ -13,6 +13,7 @@ def test_a_config_is_whole_numbers_by_known_names():
     assert check_config(config) == config
     assert check_config(None) == check_config({}) == {}
     assert check_config({"retention_ms": None}, removals=True) == {"retention_ms": None}
+    assert check_config({"of.an_older_version": None}, removals=True) == {"of.an_older_version": None}
 
 
 @pytest.mark.parametrize(("config", "says"), [

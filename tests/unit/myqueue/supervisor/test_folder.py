@@ -46,3 +46,14 @@ def test_two_clusters_that_are_not_up_yet_get_different_ports(folder: DataFolder
     other = DataFolder(tmp_path / "other")
     with other.keeper:
         assert not {*other.prepare(SPEC).ports.values()} & {*saved.ports.values(), *saved.balancer_ports}
+
+
+def test_a_port_that_another_cluster_keeps_by_now_is_picked_anew(folder: DataFolder, tmp_path: Path):
+    """It took it while this one was down; its node may be down just now."""
+    saved = folder.prepare(SPEC)
+    folder.keeper.let_go()
+    with PortKeeper() as other:
+        other.keep([saved.ports["broker-1"]])
+        after = folder.prepare(SPEC)
+    assert after.ports["broker-1"] != saved.ports["broker-1"]
+    assert {**after.ports, "broker-1": 0} == {**saved.ports, "broker-1": 0}

@@ -36,7 +36,6 @@ def test_the_node_itself_can_listen_again_and_again(keeper: PortKeeper, monkeypa
     """Also with its last connections still known to the kernel; and while it is down nobody else gets the port."""
     port = keeper.pick()
     for _ in range(3):
-        assert is_free(port)
         with socket.create_server((HOST, port)) as node, socket.create_connection((HOST, port), 5):
             node.accept()[0].close()
             assert not is_free(port)
@@ -57,6 +56,23 @@ def test_a_port_may_be_kept_by_several_who_know_it(keeper: PortKeeper, monkeypat
             other.pick()
         with socket.create_server((HOST, port)):
             supervisor.keep([port])
+
+
+@only_linux
+def test_a_port_is_free_again_after_its_node_and_its_keeper_but_not_beside_another_keeper(keeper: PortKeeper):
+    """Also while the kernel knows the node's last connections, which it ended itself."""
+    port = keeper.pick()
+    assert not is_free(port)
+    with socket.create_server((HOST, port)) as node, socket.create_connection((HOST, port), 5) as caller:
+        served, _ = node.accept()
+        served.close()
+        caller.recv(1)
+    keeper.let_go()
+    assert is_free(port)
+    with PortKeeper() as other:
+        fresh = other.pick()
+        assert not is_free(fresh)
+    assert is_free(fresh)
 
 
 def test_a_port_on_which_somebody_listens_is_not_picked(monkeypatch: pytest.MonkeyPatch):
