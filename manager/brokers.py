@@ -49,7 +49,7 @@ class Brokers:
     def status(self, broker_id: int, address: NodeAddress, partitions: Sequence[PartitionId] | None = None, *,
                timeout_seconds: float | None = None) -> list[dict[str, Any]]:
         """How some partitions are on a broker, those that it holds of them; without any, all that it holds."""
-        body = {} if partitions is None else {"partitions": [[*partition, epoch] for partition, epoch in partitions.items()]}
+        body = {} if partitions is None else {"partitions": [list(partition) for partition in partitions]}
         return self._call(f"broker-{broker_id}", address, "POST", routes.I_STATUS, body, timeout_seconds=timeout_seconds,
                           repeatable=True)["partitions"]
 
@@ -57,7 +57,7 @@ class Brokers:
         """Have topics, and single partitions of others, forgotten with all that they hold. A replica that has promised the epoch given with its
         partition stays: it was asked for again meanwhile.
         """
-        body = {"topic_ids": list(topic_ids), "partitions": [list(partition) for partition in partitions]}
+        body = {"topic_ids": list(topic_ids), "partitions": [[*partition, epoch] for partition, epoch in partitions.items()]}
         self._call(f"broker-{broker_id}", address, "POST", routes.I_DROP, body, repeatable=True)
 
     def is_ready(self, address: NodeAddress, *, timeout_seconds: float) -> bool:
