@@ -192,11 +192,20 @@ class Replicator:
         led = self._led.get(partition)
         return led is not None and led.is_ready and not led.is_over
 
-    def is_settled(self, partition: PartitionId, head: Head) -> bool:
-        """Whether the commit position of this head row is not behind what was ever told, by us in this leadership or before it."""
+    def told(self, partition: PartitionId) -> int:
+        """The highest commit position that somebody was told of here; to be asked for before the head row is read that must not be behind it."""
+        led = self._led.get(partition)
+        return 0 if led is None else led.told
+
+    def is_settled(self, partition: PartitionId, head: Head, *, told: int) -> bool:
+        """Whether the commit position of this head row is not behind what was ever told, by us in this leadership or before it.
+
+        Args:
+            told: from before the row was read. What was told since is told at the same time as the question is asked: either order is right.
+        """
         led = self._led.get(partition)
         return (led is not None and led.is_ready and not led.is_over and led.leading.epoch == head.leader_epoch
-                and head.commit_lsn >= led.told)
+                and head.commit_lsn >= told)
 
     def confirm(self, partition: PartitionId, epoch: int, stopping: threading.Event) -> None:
         """Wait until a majority has answered a round that begins now: nobody else led when this was called.

@@ -161,14 +161,14 @@ class BrokerService:
 
     def sizes(self, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
         """How many messages the consumer has not read, per partition. Raises NotLeaderError where one is not led here."""
-        found = self._store.consumer_offsets(partitions, consumer)
-        unsettled = [partition for partition, (head, _) in found.items() if not self._is_settled(partition, head)]
+        told, found = self._told(partitions), self._store.consumer_offsets(partitions, consumer)
+        unsettled = [partition for partition, (head, _) in found.items() if not self._is_settled(partition, head, told[partition])]
         if unsettled:
             for partition in unsettled:
                 self.head(partition)
-            found = self._store.consumer_offsets(partitions, consumer)
+            told, found = self._told(partitions), self._store.consumer_offsets(partitions, consumer)
             for partition, (head, _) in found.items():
-                self._check_settled(partition, head)
+                self._check_settled(partition, head, told[partition])
         return [_unread(partition, *found.get(partition, (None, None))) for partition in partitions]
 
     # --- what managers ask for ---
@@ -291,12 +291,13 @@ class BrokerService:
     def _write(self, partition: PartitionId, requests: Sequence[Request], *,
                look_again: bool = True) -> Sequence[Answer | Later[Answer] | MyQueueError]:
         began, plan, answers = self._clock.monotonic(), None, ()
+        told = self._replicator.told(partition)
         try:
             with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
                 head = held.head
                 alone = self._check_may_write(head)
                 if not all(isinstance(request, AppendRequest) for request in requests):
-                    self._check_settled(partition, head)
+                    self._check_settled(partition, head, told)
                 readable = LogRange(head.start_offset, head.commit_offset)
                 plan = plan_group(partition, head.end, held.state, readable, requests, epoch=head.leader_epoch, now_us=self._clock.now_us())
                 answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)
@@ -376,13 +377,16 @@ class BrokerService:
         """Whether this replica leads and others take part."""
         return is_leading(head) and (len(head.voters) > 1 or bool(head.learners))
 
-    def _is_settled(self, partition: PartitionId, head: Head) -> bool:
-        """Whether what is committed here is not behind what anybody was told, as far as leaders are concerned."""
-        return not self._is_shared(head) or self._replicator.is_settled(partition, head)
+    def _told(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
+        return {partition: self._replicator.told(partition) for partition in partitions}
 
-    def _check_settled(self, partition: PartitionId, head: Head) -> None:
+    def _is_settled(self, partition: PartitionId, head: Head, told: int) -> bool:
+        """Whether what is committed here is not behind what anybody was told, as far as leaders are concerned."""
+        return not self._is_shared(head) or self._replicator.is_settled(partition, head, told=told)
+
+    def _check_settled(self, partition: PartitionId, head: Head, told: int) -> None:
         """Raises NotSettledError: nothing was done."""
-        if not self._is_settled(partition, head):
+        if not self._is_settled(partition, head, told):
             raise NotSettledError(f"the leadership of partition {partition.partition} has not settled yet; nothing was done", component="replicas")
 
     def _knows_the_end(self, partition: PartitionId) -> bool:
@@ -392,7 +396,8 @@ class BrokerService:
             return False
         if self._is_shared(head):
             self._replicator.confirm(partition, head.leader_epoch, self._stopping)
-            return self._replicator.is_settled(partition, self._store.head(partition))
+            told = self._replicator.told(partition)
+            return self._replicator.is_settled(partition, self._store.head(partition), told=told)
         return True
 
     def _submit(self, partition: PartitionId, request: Request, size_bytes: int) -> Answer:
