@@ -130,7 +130,7 @@ def may_begin_afresh(head: ReplicaHead, *, epoch: int, is_voter: bool) -> bool:
     """Whether a damaged replica may forget its log and get it again from the leader of ``epoch``.
 
     Only where it is no voter there: whoever leads was elected by a majority that does not need this log, and can be followed only by
-    one that does not either. The epoch is to be promised in the same transaction, so that no earlier leader finds the empty log.
+    one that does not either. The epoch is to be on disk as promised before anything goes, so that no earlier leader finds the empty log.
     """
     return head.fault is not None and not is_voter and head.promised_epoch <= epoch and head.leader_epoch < epoch
 
