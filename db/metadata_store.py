@@ -22,13 +22,16 @@ MEMBERS = "SELECT node_id, url, disk_id::text, voter FROM member ORDER BY node_i
 BROKERS = "SELECT broker_id, disk_id::text, host, port, status, database FROM broker ORDER BY broker_id"
 TOPICS = "SELECT topic_id, name, replication_factor, config, created_at FROM topic ORDER BY name"
 PARTITIONS = "SELECT topic_id, partition, replication_factor, epoch, status, leader, voters, learners FROM partition ORDER BY topic_id, partition"
+GROUPS = "SELECT group_id, name, generation, strategy, start, created_at FROM consumer_group ORDER BY name"
+GROUP_MEMBERS = """SELECT member_id, group_id, instance_id, topics, session_timeout_ms, wanted, owned, created_at FROM group_member
+    ORDER BY member_id"""
 IS_PRODUCER = "SELECT 1 FROM producer WHERE producer_id = %s AND topic_id = %s"
 IS_CONSUMER = "SELECT 1 FROM consumer WHERE consumer_id = %s AND topic_id = %s"
 HEARTBEATS = """SELECT type, actor_id, extract(epoch FROM clock_timestamp() - last_updated_time)::float8,
     (extract(epoch FROM last_updated_time) * 1000000)::bigint FROM heartbeat WHERE type = ANY (%s)"""
 RECORD_HEARTBEATS = """INSERT INTO heartbeat (type, actor_id, last_updated_time) VALUES %s
     ON CONFLICT (type, actor_id) DO UPDATE SET last_updated_time = greatest(heartbeat.last_updated_time, excluded.last_updated_time)"""
-FORGET_CLIENTS = """DELETE FROM heartbeat WHERE type IN ('producer', 'consumer')
+FORGET_CLIENTS = """DELETE FROM heartbeat WHERE type IN ('producer', 'consumer', 'group_member')
     AND last_updated_time < clock_timestamp() - make_interval(secs => %s)"""
 HEARTBEAT_ROW = "(%s, %s, clock_timestamp() - make_interval(secs => %s))"
 
@@ -148,6 +151,26 @@ class MemberRow(NamedTuple):
     voter: bool
 
 
+class GroupRow(NamedTuple):
+    group_id: int
+    name: str
+    generation: int
+    strategy: str
+    start: str
+    created_at: int
+
+
+class GroupMemberRow(NamedTuple):
+    member_id: int
+    group_id: int
+    instance_id: str
+    topics: Sequence[str]
+    session_timeout_ms: int
+    wanted: Sequence[str]  # topic_id/partition
+    owned: Mapping[str, int]  # topic_id/partition: the generation in which it got it
+    created_at: int
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogueRows:
     """Everything a manager routes by, as of one applied index."""
@@ -158,6 +181,8 @@ class CatalogueRows:
     brokers: tuple[BrokerRow, ...]
     topics: tuple[TopicRow, ...]
     partitions: tuple[PartitionRow, ...]
+    groups: tuple[GroupRow, ...] = ()
+    group_members: tuple[GroupMemberRow, ...] = ()
 
 
 class MetadataStore:
@@ -172,7 +197,8 @@ class MetadataStore:
             cursor.execute(STATE)
             cluster_id, applied_index = cursor.fetchone()
             tables = []
-            for statement, row in ((MEMBERS, MemberRow), (BROKERS, BrokerRow), (TOPICS, TopicRow), (PARTITIONS, PartitionRow)):
+            for statement, row in ((MEMBERS, MemberRow), (BROKERS, BrokerRow), (TOPICS, TopicRow), (PARTITIONS, PartitionRow),
+                                   (GROUPS, GroupRow), (GROUP_MEMBERS, GroupMemberRow)):
                 cursor.execute(statement)
                 tables.append(tuple(row(*values) for values in cursor.fetchall()))
         return CatalogueRows(cluster_id, applied_index, *tables)

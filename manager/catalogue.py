@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from db.metadata_store import BrokerRow, CatalogueRows, MemberRow, PartitionRow, TopicRow
+from db.metadata_store import BrokerRow, CatalogueRows, GroupMemberRow, GroupRow, MemberRow, PartitionRow, TopicRow
 from manager.cluster.election import Broker, Replicas
-from myqueue.errors import UnavailableError, UnknownBrokerError, UnknownPartitionError, UnknownTopicError
+from myqueue.errors import (
+    UnavailableError,
+    UnknownBrokerError,
+    UnknownGroupError,
+    UnknownMemberError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
 from myqueue.protocol.types import ClusterSnapshot, NodeAddress, PartitionId, PartitionInfo, TopicPartition
 
 
@@ -41,6 +48,29 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group with its members by id."""
+
+    row: GroupRow
+    members: Mapping[int, GroupMemberRow]
+
+    @property
+    def group_id(self) -> int:
+        return self.row.group_id
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    def member(self, member_id: int) -> GroupMemberRow:
+        """Raises UnknownMemberError."""
+        if member_id not in self.members:
+            raise UnknownMemberError(f"Group '{self.name}' has no member {member_id}: it left, or was silent for too long", group=self.name,
+                                     member_id=member_id)
+        return self.members[member_id]
+
+
+@dataclass(frozen=True, slots=True)
 class Catalogue:
     """All of it, never changed once made."""
 
@@ -49,6 +79,7 @@ class Catalogue:
     members: tuple[MemberRow, ...]
     brokers: dict[int, BrokerRow]  # the removed ones are left out
     topics: dict[str, Topic] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: CatalogueRows) -> Catalogue:
@@ -57,13 +88,23 @@ class Catalogue:
             partitions.setdefault(partition.topic_id, []).append(partition)
         topics = {row.name: Topic(row, tuple(partitions.get(row.topic_id, ()))) for row in rows.topics}
         brokers = {row.broker_id: row for row in rows.brokers if row.status != "REMOVED"}
-        return cls(rows.cluster_id or "", rows.applied_index, rows.members, brokers, topics)
+        members: dict[int, dict[int, GroupMemberRow]] = {}
+        for member in rows.group_members:
+            members.setdefault(member.group_id, {})[member.member_id] = member
+        groups = {group.name: Group(group, members.get(group.group_id, {})) for group in rows.groups}
+        return cls(rows.cluster_id or "", rows.applied_index, rows.members, brokers, topics, groups)
 
     def topic(self, name: str) -> Topic:
         topic = self.topics.get(name)
         if topic is None:
             raise UnknownTopicError(f"Topic '{name}' does not exist", topic=name, topics=[name])
         return topic
+
+    def group(self, name: str) -> Group:
+        """Raises UnknownGroupError."""
+        if name not in self.groups:
+            raise UnknownGroupError(f"There is no group '{name}'", group=name)
+        return self.groups[name]
 
     def broker(self, broker_id: int) -> BrokerRow:
         broker = self.brokers.get(broker_id)

@@ -107,6 +107,18 @@ class UnknownBrokerError(NotFoundError):
     code = "unknown_broker"
 
 
+class UnknownGroupError(NotFoundError):
+    """There is no such consumer group."""
+
+    code = "unknown_group"
+
+
+class UnknownMemberError(NotFoundError):
+    """The consumer group has no such member: it left, or was silent for too long. Join again."""
+
+    code = "unknown_member"
+
+
 class MethodNotAllowedError(MyQueueError):
     """This path does not know this method."""
 
@@ -135,6 +147,12 @@ class DuplicateSequenceError(ConflictError):
     """This sequence was stored before, so long ago that its offset is no longer known."""
 
     code = "duplicate_sequence"
+
+
+class MemberFencedError(ConflictError):
+    """Another member reads this partition by now, or this one came again in a newer generation."""
+
+    code = "member_fenced"
 
 
 class ProducerFencedError(ConflictError):

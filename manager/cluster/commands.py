@@ -250,11 +250,70 @@ class ForceElections:
     TYPE: ClassVar[str] = "force_elections"
 
 
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """A member comes into a consumer group, which is made where it is not there. The same instance again is the same member, in a new generation."""
+
+    group: str
+    instance_id: str
+    topics: tuple[str, ...]
+    strategy: str
+    start: str
+    session_timeout_ms: int
+    created_at: int = 0
+    TYPE: ClassVar[str] = "join_group"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """Members are gone, because they said so or fell silent; who is not there is passed over."""
+
+    group_id: int
+    member_ids: tuple[int, ...]
+    TYPE: ClassVar[str] = "leave_group"
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A partition, and the member that is to read it."""
+
+    topic_id: int
+    partition: int
+    member_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssignPartitions:
+    """Who is to read what, all of it, if the group's generation is the expected one. What another member still owns stays its own until that releases it."""
+
+    group_id: int
+    expected_generation: int
+    items: tuple[Assigned, ...]
+    TYPE: ClassVar[str] = "assign_partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePartitions:
+    """A member reads these no more, if they are to be another's by now: the items name the member itself."""
+
+    group_id: int
+    items: tuple[Assigned, ...]
+    TYPE: ClassVar[str] = "release_partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """A group without members goes; another one of its name begins anew."""
+
+    group: str
+    TYPE: ClassVar[str] = "delete_group"
+
+
 Command = (Noop | InitCluster | SetMember | RemoveMember | DiskLost | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition
            | RegisterProducers | RegisterConsumers | ReplaceDisk | DrainBroker | CreateReplicatedTopic | BeginElections | AppointLeaders
-           | SetLearners | ForceElections | AlterTopic)
+           | SetLearners | ForceElections | AlterTopic | JoinGroup | LeaveGroup | AssignPartitions | ReleasePartitions | DeleteGroup)
 BY_TYPE: dict[str, type] = {cls.TYPE: cls for cls in typing.get_args(Command)}
-_HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member, BeginElection, AppointLeader, Learners)}
+_HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member, BeginElection, AppointLeader, Learners, Assigned)}
 
 
 def to_json(command: Command) -> dict[str, Any]:

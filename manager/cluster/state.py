@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from manager.cluster import commands, partitions
+from manager.cluster import commands, groups, partitions
 from manager.cluster.draft import BrokerRegistered, Delete, Draft, Event, MetadataView, Put, Row, TopicDeleted
 from manager.cluster.placement import FACTOR_MAX
 from myqueue.errors import (
@@ -229,4 +229,9 @@ _HANDLERS: dict[type, Callable[[Draft, Any], Row]] = {
     commands.AppointLeaders: partitions.appoint_leaders,
     commands.SetLearners: partitions.set_learners,
     commands.ForceElections: partitions.force_elections,
+    commands.JoinGroup: groups.join,
+    commands.LeaveGroup: groups.leave,
+    commands.AssignPartitions: groups.assign,
+    commands.ReleasePartitions: groups.release,
+    commands.DeleteGroup: groups.delete,
 }

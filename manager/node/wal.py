@@ -40,7 +40,7 @@ COMMAND_BYTES_MAX = 1 << 20
 SESSION_KEPT_ENTRIES = 100_000  # a client that was silent for so many entries is forgotten, on every manager at the same entry
 SESSION_CHECK_ENTRIES = 1_000
 _NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")  # jsonb cannot hold one
-CATALOGUE_TABLES = frozenset({"topic", "partition", "broker", "member", "raft_state"})
+CATALOGUE_TABLES = frozenset({"topic", "partition", "broker", "member", "raft_state", "consumer_group", "group_member"})
 _log = logging.getLogger(__name__)
 
 

@@ -22,7 +22,9 @@ Row = dict[str, Any]
 # Every table that applying a command may change, with its key. The order is one in which rows can be inserted: topics before what refers to them.
 KEYS: Mapping[str, tuple[str, ...]] = {
     "id_counter": ("kind",), "member": ("node_id",), "broker": ("broker_id",), "topic": ("topic_id",), "partition": ("topic_id", "partition"),
-    "producer": ("producer_id", "topic_id"), "consumer": ("consumer_id", "topic_id"), "client_session": ("client_id",)}
+    "producer": ("producer_id", "topic_id"), "consumer": ("consumer_id", "topic_id"), "client_session": ("client_id",),
+    "consumer_group": ("group_id",), "group_member": ("member_id",)}
+LATER = frozenset({"consumer_group", "group_member"})  # left out of the text while they are empty, so that older states keep their digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class MetadataState:
 
 def state_to_text(state: MetadataState) -> str:
     """The one spelling of a state; its rows may come in any order."""
-    tables = {table: sorted(state.tables[table], key=lambda row, names=names: tuple(row[name] for name in names)) for table, names in KEYS.items()}
+    tables = {table: sorted(state.tables[table], key=lambda row, names=names: tuple(row[name] for name in names)) for table, names in KEYS.items()
+              if table not in LATER or state.tables[table]}
     return canonical_json({"format": FORMAT, "index": state.index, "term": state.term, "chain": state.chain.hex(),
                            "cluster_id": state.cluster_id, "tables": tables}).decode()
 
@@ -52,7 +55,7 @@ def state_from_text(text: str) -> MetadataState:
         chain = bytes.fromhex(body["chain"])
         if len(chain) != CHAIN_BYTES:
             raise ValueError("a chain has another length")
-        tables = {table: _rows(body["tables"][table], names) for table, names in KEYS.items()}
+        tables = {table: _rows(body["tables"].get(table, ()) if table in LATER else body["tables"][table], names) for table, names in KEYS.items()}
         return MetadataState(int(body["index"]), int(body["term"]), chain, body["cluster_id"], tables)
     except (KeyError, TypeError, ValueError) as error:
         raise LogFaultError(f"a metadata state that cannot be read: {error!r}"[:200]) from None

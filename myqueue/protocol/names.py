@@ -22,6 +22,13 @@ def check_topic_name(name: object) -> str:
     return name
 
 
+def check_group_name(name: object) -> str:
+    """The name itself, or InvalidNameError: a consumer group is named by the same rule as a topic."""
+    if not isinstance(name, str) or not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidNameError(f"{str(name)[:80]!r} is not allowed: {TOPIC_RULE.replace('topic', 'group')}", argument="group")
+    return name
+
+
 def topic_name_from(text: str) -> str:
     """A legal topic name made from any text: what a name may not hold becomes ``_``."""
     name = re.sub(r"[^A-Za-z0-9._-]", "_", text, flags=re.ASCII)[:TOPIC_NAME_MAX]

@@ -29,6 +29,8 @@ TABLES = {
     "partition": "SELECT topic_id, partition, replication_factor, epoch, status, leader, voters, learners FROM partition",
     "producer": "SELECT producer_id, topic_id, created_at FROM producer",
     "consumer": "SELECT consumer_id, topic_id, start, created_at FROM consumer",
+    "consumer_group": "SELECT group_id, name, generation, strategy, start, created_at FROM consumer_group",
+    "group_member": "SELECT member_id, group_id, instance_id, topics, session_timeout_ms, wanted, owned, created_at FROM group_member",
 }
 DIFFERENCES_SHOWN_MAX = 20
 

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from myqueue.errors import BadRequestError
-from myqueue.protocol.names import check_topic_name
+from myqueue.protocol.names import check_group_name, check_topic_name
 
 from .partition_fold import FACTOR_MAX, ITEMS
 
 Row = dict[str, Any]
 KEYS = {"cluster": (), "id_counter": ("kind",), "member": ("node_id",), "broker": ("broker_id",), "topic": ("topic_id",),
-        "partition": ("topic_id", "partition"), "producer": ("producer_id", "topic_id"), "consumer": ("consumer_id", "topic_id")}
+        "partition": ("topic_id", "partition"), "producer": ("producer_id", "topic_id"), "consumer": ("consumer_id", "topic_id"),
+        "consumer_group": ("group_id",), "group_member": ("member_id",)}
 OF_TOPIC = ("topic", "partition", "producer", "consumer")
 PARTITIONS_MAX = 10_000
 DEFAULT_FACTOR = 3
+STRATEGIES, SESSION_MS, INSTANCE_MAX = ("sticky", "range", "round_robin"), (6_000, 3_600_000), 255
 SESSION_KEPT_ENTRIES, SESSION_CHECK_ENTRIES = 100_000, 1_000
 
 
@@ -81,6 +83,7 @@ class _Draft:
         self.put_rows: dict[tuple[str, tuple], Row] = {}
         self.gone_topics: list[int] = []
         self.gone_members: list[int] = []
+        self.gone: list[tuple[str, tuple]] = []
 
     def write(self, index: int) -> None:
         for topic_id in self.gone_topics:
@@ -92,6 +95,9 @@ class _Draft:
         for node_id in self.gone_members:
             if self.now.tables["member"].pop((node_id,), None):
                 self.now.written_at["member", (node_id,)] = index
+        for table, key in self.gone:
+            del self.now.tables[table][key]
+            self.now.written_at[table, key] = index
         for (table, key), row in self.put_rows.items():
             self.now.tables[table][key] = row
             self.now.written_at[table, key] = index
@@ -280,6 +286,97 @@ def _register_consumers(draft: _Draft, command: Mapping[str, Any]) -> None:
                                "created_at": command.get("created_at", 0)})
 
 
+# --- consumer groups ---
+
+
+def _group(draft: _Draft, group_id: int) -> Row:
+    group = draft.now.tables["consumer_group"].get((group_id,))
+    if group is None:
+        raise NotApplicableError("no such group")
+    return group
+
+
+def _members(draft: _Draft, group_id: int) -> list[Row]:
+    """As copies, by id."""
+    rows = draft.now.tables["group_member"].values()
+    return sorted(({**row, "owned": dict(row["owned"])} for row in rows if row["group_id"] == group_id), key=lambda row: row["member_id"])
+
+
+def _next_generation(draft: _Draft, group: Row, members: list[Row]) -> None:
+    """Whatever nobody owns goes to the one it is meant for."""
+    generation = group["generation"] + 1
+    draft.put("consumer_group", {**group, "generation": generation})
+    owned = {name for row in members for name in row["owned"]}
+    for row in members:
+        row["owned"].update((name, generation) for name in row["wanted"] if name not in owned)
+        draft.put("group_member", row)
+
+
+def _join_group(draft: _Draft, command: Mapping[str, Any]) -> None:
+    name, instance = check_group_name(command["group"]), command["instance_id"]
+    good = (command["strategy"] in STRATEGIES and command["start"] in ("earliest", "latest") and command["topics"]
+            and SESSION_MS[0] <= command["session_timeout_ms"] <= SESSION_MS[1] and 1 <= len(instance) <= INSTANCE_MAX and instance.isprintable())
+    if not good:
+        raise NotApplicableError("a bad argument")
+    for topic in command["topics"]:
+        draft.require_topic(topic)
+    group = next((row for row in draft.now.tables["consumer_group"].values() if row["name"] == name), None)
+    if group is None:
+        group = {"group_id": draft.next_id("group"), "name": name, "generation": 0, "strategy": command["strategy"], "start": command["start"],
+                 "created_at": command.get("created_at", 0)}
+    members = _members(draft, group["group_id"])
+    if members and group["strategy"] != command["strategy"]:
+        raise NotApplicableError("another strategy")
+    generation = group["generation"] + 1
+    member = next((row for row in members if row["instance_id"] == instance), None)
+    if member is None:
+        member = {"member_id": draft.next_id("group_member"), "group_id": group["group_id"], "instance_id": instance, "wanted": [], "owned": {},
+                  "created_at": command.get("created_at", 0)}
+    draft.put("consumer_group", {**group, "generation": generation, "strategy": command["strategy"]})
+    draft.put("group_member", {**member, "topics": sorted(set(command["topics"])), "session_timeout_ms": command["session_timeout_ms"],
+                               "owned": {name: generation for name in member["owned"]}})
+
+
+def _leave_group(draft: _Draft, command: Mapping[str, Any]) -> None:
+    group = _group(draft, command["group_id"])
+    members = _members(draft, group["group_id"])
+    gone = {row["member_id"] for row in members} & set(command["member_ids"])
+    if gone:
+        draft.gone += [("group_member", (member_id,)) for member_id in sorted(gone)]
+        _next_generation(draft, group, [row for row in members if row["member_id"] not in gone])
+
+
+def _assign_partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
+    group = _group(draft, command["group_id"])
+    members = {row["member_id"]: row for row in _members(draft, group["group_id"])}
+    items = [((item["topic_id"], item["partition"]), item["member_id"]) for item in command["items"]]
+    if group["generation"] != command["expected_generation"] or len(dict(items)) < len(items) or not {one for _, one in items} <= set(members):
+        raise NotApplicableError("another generation, twice, or to a stranger")
+    for member_id, row in members.items():
+        row["wanted"] = [f"{topic_id}/{partition}" for (topic_id, partition), reader in sorted(items) if reader == member_id]
+    _next_generation(draft, group, list(members.values()))
+
+
+def _release_partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
+    group = _group(draft, command["group_id"])
+    members = {row["member_id"]: row for row in _members(draft, group["group_id"])}
+    released = 0
+    for item in command["items"]:
+        member, name = members.get(item["member_id"]), f"{item['topic_id']}/{item['partition']}"
+        if member is not None and name not in member["wanted"] and member["owned"].pop(name, None) is not None:
+            released += 1
+    if released:
+        _next_generation(draft, group, list(members.values()))
+
+
+def _delete_group(draft: _Draft, command: Mapping[str, Any]) -> None:
+    name = check_group_name(command["group"])
+    key = next((key for key, row in draft.now.tables["consumer_group"].items() if row["name"] == name), None)
+    if key is None or _members(draft, key[0]):
+        raise NotApplicableError("no such group, or it has members")
+    draft.gone.append(("consumer_group", key))
+
+
 HANDLERS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "noop": _noop, "init_cluster": _init_cluster, "set_member": _set_member, "remove_member": _remove_member,
     "disk_lost": _disk_lost,
@@ -287,4 +384,6 @@ HANDLERS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "create_topic": _create_topic, "create_replicated_topic": _create_replicated_topic, **dict.fromkeys(ITEMS, _partitions),
     "alter_topic": _alter_topic, "delete_topic": _delete_topic, "add_partition": _add_partition, "register_producers": _register_producers,
     "register_consumers": _register_consumers,
+    "join_group": _join_group, "leave_group": _leave_group, "assign_partitions": _assign_partitions, "release_partitions": _release_partitions,
+    "delete_group": _delete_group,
 }

@@ -26,6 +26,17 @@ COMMANDS = st.one_of(
     st.builds(commands.AddPartition, NAMES, LIVE),
     st.builds(commands.RegisterProducers, LISTS, st.booleans(), TIMES, LIVE),
     st.builds(commands.RegisterConsumers, LISTS, st.sampled_from(["earliest", "latest", "other"]), TIMES))
+ASSIGNED = st.lists(st.builds(commands.Assigned, st.integers(1, 2), st.integers(0, 2), st.integers(1, 4)), max_size=5).map(tuple)
+GROUP_COMMANDS = st.one_of(
+    st.builds(commands.JoinGroup, st.sampled_from(["g", "h", "no/name"]), st.sampled_from(["one", "two", "three", ""]), LISTS,
+              st.sampled_from(["sticky", "sticky", "range", "other"]), st.sampled_from(["earliest", "latest"]),
+              st.sampled_from([6_000, 10_000, 5_999]), TIMES),
+    st.builds(commands.LeaveGroup, st.integers(1, 2), st.lists(st.integers(1, 4), max_size=2).map(tuple)),
+    st.builds(commands.AssignPartitions, st.integers(1, 2), st.integers(1, 8), ASSIGNED),
+    st.builds(commands.ReleasePartitions, st.integers(1, 2), ASSIGNED),
+    st.builds(commands.DeleteGroup, st.sampled_from(["g", "h"])))
+BROKER_AND_TOPICS = [commands.AddBroker("d1", "h", 1, {"host": "h"}), commands.CreateTopic("a", 3, live_brokers=(1,)),
+                     commands.CreateTopic("b", 1, live_brokers=(1,))]
 
 
 @settings(max_examples=300, deadline=None)
@@ -37,6 +48,34 @@ def test_the_audit_folds_commands_to_what_the_managers_apply(sequence: list[comm
         applied.write(state.apply(applied, command).changes)
         fold(folded, index, commands.to_json(command))
     assert _rows_of(applied) == {table: _sorted(rows.values()) for table, rows in folded.tables.items()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(GROUP_COMMANDS, max_size=25))
+def test_the_audit_folds_consumer_groups_to_what_the_managers_apply(sequence: list[commands.Command]) -> None:
+    """And on the way no partition is ever owned by two members, and none passes to another one without a newer generation."""
+    applied, folded, since = MemoryMetadata(), Metadata(), {}
+    for index, command in enumerate([*BROKER_AND_TOPICS, *sequence], 1):
+        applied.write(state.apply(applied, command).changes)
+        fold(folded, index, commands.to_json(command))
+        since = _owned(applied, since)
+    assert _rows_of(applied) == {table: _sorted(rows.values()) for table, rows in folded.tables.items()}
+
+
+def _owned(applied: MemoryMetadata, before: dict[tuple[int, str], tuple[int, int]]) -> dict[tuple[int, str], tuple[int, int]]:
+    """Who owns what of each group and in which generation, compared with how it was before."""
+    now: dict[tuple[int, str], tuple[int, int]] = {}
+    for row in applied.find("group_member"):
+        for name, generation in row["owned"].items():
+            place = row["group_id"], name
+            assert place not in now, f"{name} is owned twice"
+            now[place] = generation, row["member_id"]
+    last = dict(before)
+    for place, (generation, member_id) in now.items():
+        earlier = last.get(place)
+        assert earlier is None or generation > earlier[0] or (generation, member_id) == earlier
+        last[place] = generation, member_id
+    return last
 
 
 def _rows_of(applied: MemoryMetadata) -> dict[str, list[dict[str, Any]]]:
