@@ -24,7 +24,7 @@ from myqueue.service.wakeups import Wakeups
 
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
-from .core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest, out_of_range
+from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest, out_of_range
 from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
 from .later import AfterCommit, Answer, NotSettledError
 from .replicator import Replicator
@@ -84,8 +84,21 @@ class BrokerService:
         return self._submit(partition, AppendRequest(blocks, sequence), size_bytes)  # type: ignore[return-value]
 
     def commit_offset(self, partition: PartitionId, consumer: str, offset: int | None, *, generation: int | None = None) -> int:
-        """Set a consumer's offset (None: to the committed end), as an entry of the log; the offset set."""
+        """Set a consumer's offset (None: to the committed end), as an entry of the log; the offset set.
+
+        Raises:
+            OffsetOutOfRangeError, MemberFencedError: see ``plan_commit``. Nothing was done.
+        """
         handed = self._submit(partition, CommitRequest(consumer, offset, generation), OFFSET_BYTES)
+        return handed.offset  # type: ignore[union-attr,return-value]
+
+    def claim(self, partition: PartitionId, consumer: str, *, generation: int, start: str) -> int:
+        """Let a consumer group's member begin here: the offset to begin at, and an older generation commits nothing any more.
+
+        Raises:
+            MemberFencedError: a newer generation has begun already. Nothing was done.
+        """
+        handed = self._submit(partition, ClaimRequest(consumer, generation, start), OFFSET_BYTES)
         return handed.offset  # type: ignore[union-attr,return-value]
 
     def dequeue(self, partition: PartitionId, consumer: str, request_id: str | None = None, *, known_only: bool = False) -> StoredRecord | None:

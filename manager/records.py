@@ -118,15 +118,17 @@ class Records:
         """
         topic = self._replica.certain(lambda known: known.topic(topic_name))
         body = {"consumer": consumer_key(consumer_id), "start": "latest"}
-
-        def pin(row: PartitionRow) -> Callable[[], int]:
-            return lambda: self._at_leader(topic, row, lambda broker_id, address: self._brokers.set_offset(
-                broker_id, address, partition_id(row), body))
-
-        failures = [outcome for outcome in self._brokers.each([pin(row) for row in topic.partitions]) if isinstance(outcome, MyQueueError)]
+        failures = [outcome for outcome in self.set_offsets([(topic, row, body) for row in topic.partitions]) if isinstance(outcome, MyQueueError)]
         if failures:
             raise OutcomeUnknownError(f"consumer {consumer_id} is registered, but its start could not be set everywhere: {failures[0].message}; "
                                       "register again", **failures[0].details)
+
+    def set_offsets(self, wanted: Sequence[tuple[Topic, PartitionRow, dict[str, Any]]]) -> list[int | MyQueueError]:
+        """Have offsets set in several partitions side by side, each with the body that its leader gets; the offset or the error of each."""
+        def ask(topic: Topic, row: PartitionRow, body: dict[str, Any]) -> Callable[[], int]:
+            return lambda: self._at_leader(topic, row, lambda broker_id, address: self._brokers.set_offset(broker_id, address, partition_id(row), body))
+
+        return self._brokers.each([ask(*one) for one in wanted]) if wanted else []
 
     def _for_consumer(self, consumer_id: int, topic_name: str, partition: int | None) -> tuple[Topic, tuple[PartitionRow, ...]]:
         def look(known: Catalogue) -> tuple[Topic, tuple[PartitionRow, ...]]:

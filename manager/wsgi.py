@@ -11,6 +11,7 @@ from db.member_requests import MemberRequestStore
 from db.metadata_store import HeartbeatStore, MetadataStore
 from db.migrate import migrate
 from db.wal_store import DriverLock, WalStore
+from manager.api import groups as groups_face
 from manager.api import internal, native, partition, queue
 from manager.api.hooks import Gate
 from manager.app import create_app
@@ -19,6 +20,8 @@ from manager.brokers import Brokers
 from manager.cluster_view import ClusterView, database_of
 from manager.coordinator import Coordinator
 from manager.elections import Elections
+from manager.group_keeper import GroupKeeper
+from manager.groups import Groups
 from manager.heartbeats import HeartbeatBook, Liveness
 from manager.lives import Lives
 from manager.members import Members
@@ -89,6 +92,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
                         live_brokers=liveness.live_brokers, timeout_seconds=settings.propose_timeout_seconds)
     records = Records(replica=replica, brokers=brokers, book=book, clock=clock, signals=signals)
+    groups = Groups(propose=proposer.propose, replica=replica, records=records, book=book)
+    keeper = GroupKeeper(propose=proposer.propose, groups=groups, replica=replica, store=heartbeats, clock=clock)
     appointer = Appointer(replica=replica, brokers=brokers, signals=signals)
     watch = BrokerWatch(states=liveness.broker_states, brokers=brokers, clock=clock, lost_after_seconds=settings.recreate_after_seconds)
     elections = Elections(propose=proposer.propose, replica=replica, brokers=brokers, appointer=appointer, clock=clock)
@@ -116,7 +121,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                     compaction=compaction, signals=signals, clock=clock, alone=not others, heartbeat_seconds=settings.raft_heartbeat_seconds,
                     election_timeout_seconds=settings.election_timeout_seconds,
                     on_events=appointer.on_events, on_leading=appointer.begin)
-    _run_beside(lifecycle, driver, compaction, appointer, coordinator, lives, settings=settings, book=book, liveness=liveness, view=view)
+    _run_beside(lifecycle, driver, compaction, appointer, coordinator, keeper, lives, settings=settings, book=book, liveness=liveness, view=view)
     lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
     lifecycle.before_stop("last requests", lambda: gate.shut(least_seconds=LAST_REQUESTS_SECONDS[0], most_seconds=LAST_REQUESTS_SECONDS[1]))
     for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close, watch.close):
@@ -125,14 +130,15 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     blueprints = [queue.make_blueprint(service, records, replica, gate),
                   partition.make_blueprint(service, records, replica, gate, status.raft, spawner.spawn),
                   native.make_blueprint(service, replica, view, book, members, gate, recovery),
+                  groups_face.make_blueprint(groups, replica, gate),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]
     return create_app(settings.node, blueprints, lifecycle=lifecycle, ready=status.ready,
                       guard=Guard(clock, token=settings.token, secret=secret))
 
 
-def _run_beside(lifecycle: Lifecycle, driver: Driver, compaction: Compaction, appointer: Appointer, coordinator: Coordinator, lives: Lives, *,
-                settings: ManagerSettings, book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
+def _run_beside(lifecycle: Lifecycle, driver: Driver, compaction: Compaction, appointer: Appointer, coordinator: Coordinator, keeper: GroupKeeper,
+                lives: Lives, *, settings: ManagerSettings, book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
     """The background threads of a worker. What only the driver's process does watches ``driver.driving`` or ``driver.leading``."""
 
     def beat() -> None:
@@ -151,4 +157,5 @@ def _run_beside(lifecycle: Lifecycle, driver: Driver, compaction: Compaction, ap
     lifecycle.every("cluster-view", view.REFRESH_SECONDS, view.refresh)
     lifecycle.thread("appointer", lambda stopping: appointer.run(driver.leading, stopping))
     lifecycle.thread("coordinator", lambda stopping: coordinator.run(driver.leading, stopping))
+    lifecycle.thread("groups", lambda stopping: keeper.run(driver.leading, stopping))
     lifecycle.every("liveness", settings.heartbeat_interval_seconds, check)

@@ -87,10 +87,15 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
     def offsets(topic_id: str, partition: str) -> Response:
         found, body = _partition([topic_id, partition]), bodies.json_object(request)
         consumer = bodies.consumer_key(body.get("consumer"))
+        generation = None if body.get("generation") is None else _integer(body["generation"], "generation", minimum=1)
+        if body.get("claim") is True:
+            if generation is None or body.get("start") not in ("earliest", "latest"):
+                raise BadRequestError('a claim needs a generation, and "start": "earliest" or "latest"')
+            return jsonify({"offset": service.claim(found, consumer, generation=generation, start=body["start"])})
         if body.get("start") not in (None, "latest") or ("offset" in body) == ("start" in body):
             raise BadRequestError('either "offset": number or "start": "latest" is needed')
         offset = _integer(body["offset"], "offset") if "offset" in body else None
-        return jsonify({"offset": service.commit_offset(found, consumer, offset)})
+        return jsonify({"offset": service.commit_offset(found, consumer, offset, generation=generation)})
 
     @face.post(routes.I_SIZES)
     def sizes() -> Response:

@@ -11,14 +11,14 @@ from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
 from .append import AppendRequest, AppendResult, plan_append
-from .offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest, plan_commit, plan_dequeue, plan_trim
+from .offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest, plan_claim, plan_commit, plan_dequeue, plan_trim
 
-Request = AppendRequest | CommitRequest | DequeueRequest | TrimRequest
+Request = AppendRequest | CommitRequest | ClaimRequest | DequeueRequest | TrimRequest
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The answer to a commit (the offset set), a trim (the first one served) or a dequeue (the offset handed out; None: nothing left)."""
+    """The answer to a commit (the offset set), a claim (where to begin), a trim (the first one served) or a dequeue (the offset handed out; None: nothing left)."""
 
     offset: int | None
 
@@ -73,6 +73,8 @@ def _plan_one(partition: PartitionId, end: LogEnd, state: LogState, readable: Lo
         plan = plan_dequeue(state, request, readable, now_us=now_us)
     elif isinstance(request, TrimRequest):
         plan = plan_trim(request, readable)
+    elif isinstance(request, ClaimRequest):
+        plan = plan_claim(state, request, readable)
     else:
         plan = plan_commit(state, request, readable)
     if plan.body is None:

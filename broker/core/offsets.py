@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from myqueue.errors import ConflictError, OffsetOutOfRangeError
+from myqueue.errors import MemberFencedError, OffsetOutOfRangeError
 from myqueue.protocol.fold import REQUEST_TTL_US, LogState, OffsetCommit, Trim
 
 
@@ -19,6 +19,18 @@ class CommitRequest:
     consumer: str
     offset: int | None
     generation: int | None = None  # None: whatever the consumer has
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """A member of a consumer group begins to read: where the group stands here, and from now on nothing of an older generation is taken.
+
+    A group that has committed nothing yet begins at ``start``, which is committed by that.
+    """
+
+    consumer: str
+    generation: int
+    start: str = "earliest"  # or "latest": the committed end
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +76,35 @@ def next_offset(state: LogState, consumer: str, readable: LogRange) -> int:
 
 
 def plan_commit(state: LogState, request: CommitRequest, readable: LogRange) -> OffsetPlan:
-    """Raises OffsetOutOfRangeError above the committed end, ConflictError for an older generation."""
-    known = state.consumers.get(request.consumer)
-    current = 0 if known is None else known.generation
+    """Raises OffsetOutOfRangeError above the committed end, MemberFencedError for an older generation."""
+    current = _generation(state, request.consumer)
     generation = current if request.generation is None else request.generation
-    if generation < current:
-        raise ConflictError(f"generation {generation} is over, the present one is {current}", generation=current)
+    _check_generation(generation, current)
     offset = readable.end if request.offset is None else request.offset
     if offset > readable.end:
         raise out_of_range(offset, readable)
     return OffsetPlan(offset, OffsetCommit(request.consumer, offset, generation).to_body())
+
+
+def plan_claim(state: LogState, request: ClaimRequest, readable: LogRange) -> OffsetPlan:
+    """The first offset that the group has not committed. A repeat writes nothing. Raises MemberFencedError for an older generation."""
+    current = _generation(state, request.consumer)
+    _check_generation(request.generation, current)
+    known = state.consumers.get(request.consumer)
+    if known is not None and current == request.generation:
+        return OffsetPlan(known.next_offset, None)
+    offset = known.next_offset if known is not None else readable.end if request.start == "latest" else readable.start
+    return OffsetPlan(offset, OffsetCommit(request.consumer, offset, request.generation).to_body())
+
+
+def _generation(state: LogState, consumer: str) -> int:
+    known = state.consumers.get(consumer)
+    return 0 if known is None else known.generation
+
+
+def _check_generation(asked: int, current: int) -> None:
+    if asked < current:
+        raise MemberFencedError(f"generation {asked} is over, the present one is {current}", generation=current)
 
 
 def plan_dequeue(state: LogState, request: DequeueRequest, readable: LogRange, *, now_us: int) -> OffsetPlan:
@@ -93,8 +124,7 @@ def plan_dequeue(state: LogState, request: DequeueRequest, readable: LogRange, *
     offset = max(readable.start, next_offset(state, request.consumer, readable))
     if offset >= readable.end:
         return OffsetPlan(None, None)
-    known = state.consumers.get(request.consumer)
-    commit = OffsetCommit(request.consumer, offset + 1, 0 if known is None else known.generation, offset, request.request_id)
+    commit = OffsetCommit(request.consumer, offset + 1, _generation(state, request.consumer), offset, request.request_id)
     return OffsetPlan(offset, commit.to_body())
 
 

@@ -52,7 +52,7 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
                                     replication_factor=_integer(body, "replication_factor", None), config=body.get("config"))
         return jsonify(made), 201
 
-    @blueprint.get(_flask(routes.TOPIC))
+    @blueprint.get(path_rule(routes.TOPIC))
     def describe_topic(topic: str) -> Response:
         def look(known: Catalogue) -> dict[str, Any]:
             found = known.topic(topic)
@@ -62,19 +62,19 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
 
         return jsonify(replica.certain(look))
 
-    @blueprint.patch(_flask(routes.TOPIC))
+    @blueprint.patch(path_rule(routes.TOPIC))
     def alter_topic(topic: str) -> Response:
         return jsonify(service.alter_topic(topic, body_of("config").get("config")))
 
-    @blueprint.delete(_flask(routes.TOPIC))
+    @blueprint.delete(path_rule(routes.TOPIC))
     def delete_topic(topic: str) -> Response:
         return jsonify(service.delete_topic(topic))
 
-    @blueprint.get(_flask(routes.RECOVERY))
+    @blueprint.get(path_rule(routes.RECOVERY))
     def report_loss(topic: str) -> Response:
         return jsonify({"topic": topic, "partitions": recovery.report(topic)})
 
-    @blueprint.post(_flask(routes.RECOVERY))
+    @blueprint.post(path_rule(routes.RECOVERY))
     def recover(topic: str) -> Response:
         body = body_of("accept_loss", "partitions")
         partitions = body.get("partitions")
@@ -85,12 +85,12 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
         wanted = None if partitions is None else [parse_integer(number, name="partitions") for number in partitions]
         return jsonify({"topic": topic, "partitions": recovery.force(topic, wanted)})
 
-    @blueprint.delete(_flask(routes.BROKER))
+    @blueprint.delete(path_rule(routes.BROKER))
     def remove_broker(broker_id: str) -> Response:
         service.remove_broker(parse_integer(broker_id, name="broker_id", minimum=1))
         return jsonify({"broker_id": int(broker_id), "removed": True})
 
-    @blueprint.post(_flask(routes.DRAIN))
+    @blueprint.post(path_rule(routes.DRAIN))
     def drain_broker(broker_id: str) -> Response:
         draining = body_of("draining").get("draining", True)
         if not isinstance(draining, bool):
@@ -121,7 +121,7 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
         node_id = parse_integer(body.get("node_id"), name="node_id", minimum=1)
         return jsonify(members.add(node_id, body.get("url", ""), forwarded=routes.FORWARDED in request.headers)), 201
 
-    @blueprint.delete(_flask(routes.MANAGER))
+    @blueprint.delete(path_rule(routes.MANAGER))
     def remove_manager(node_id: str) -> Response:
         number = parse_integer(node_id, name="node_id", minimum=1)
         members.remove(number, forwarded=routes.FORWARDED in request.headers)
@@ -166,6 +166,6 @@ def _ids(body: dict[str, Any], name: str) -> list[int]:
     return [parse_integer(value, name=name, minimum=1) for value in ids]
 
 
-def _flask(template: str) -> str:
+def path_rule(template: str) -> str:
     """A route of ours as Flask writes it."""
     return template.replace("{", "<").replace("}", ">")

@@ -17,6 +17,7 @@ from manager.cluster.assignors import STRATEGIES
 from manager.cluster.draft import Delete, Draft, Row
 from myqueue.errors import BadRequestError, ConflictError, RefusedError, UnknownGroupError, UnknownTopicError
 from myqueue.protocol.names import check_group_name, check_topic_name
+from myqueue.protocol.types import PartitionId
 
 SESSION_MS_MIN, SESSION_MS_MAX = 6_000, 3_600_000
 INSTANCE_MAX = 255
@@ -66,7 +67,7 @@ def assign(draft: Draft, command: commands.AssignPartitions) -> Row:
         if item.member_id not in wanted:
             raise BadRequestError(f"group '{group['name']}' has no member {item.member_id}")
         wanted[item.member_id].append((item.topic_id, item.partition))
-    return _settled(draft, group, {member_id: {**row, "wanted": [_spelt(*pair) for pair in sorted(wanted[member_id])]}
+    return _settled(draft, group, {member_id: {**row, "wanted": [spelt(*pair) for pair in sorted(wanted[member_id])], "owned": _there(draft, row)}
                                    for member_id, row in members.items()})
 
 
@@ -75,7 +76,7 @@ def release(draft: Draft, command: commands.ReleasePartitions) -> Row:
     group = _group(draft, command.group_id)
     members, released = _members(draft, group), False
     for item in command.items:
-        member, name = members.get(item.member_id), _spelt(item.topic_id, item.partition)
+        member, name = members.get(item.member_id), spelt(item.topic_id, item.partition)
         if member is not None and name in member["owned"] and name not in member["wanted"]:
             members[item.member_id] = {**member, "owned": {one: since for one, since in member["owned"].items() if one != name}}
             released = True
@@ -150,6 +151,17 @@ def _put_member(draft: Draft, row: Row) -> None:
     draft.put("group_member", {"member_id": row["member_id"]}, **{name: value for name, value in row.items() if name != "member_id"})
 
 
-def _spelt(topic_id: int, partition: int) -> str:
+def _there(draft: Draft, member: Row) -> Row:
+    """What a member owns, without the partitions of topics that were deleted."""
+    return {name: since for name, since in member["owned"].items() if draft.get("topic", topic_id=read_partition(name).topic_id) is not None}
+
+
+def spelt(topic_id: int, partition: int) -> str:
     """A partition as the rows name it."""
     return f"{topic_id}/{partition}"
+
+
+def read_partition(name: str) -> PartitionId:
+    """The partition that a row names."""
+    topic_id, _, partition = name.partition("/")
+    return PartitionId(int(topic_id), int(partition))

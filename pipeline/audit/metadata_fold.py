@@ -352,7 +352,9 @@ def _assign_partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
     items = [((item["topic_id"], item["partition"]), item["member_id"]) for item in command["items"]]
     if group["generation"] != command["expected_generation"] or len(dict(items)) < len(items) or not {one for _, one in items} <= set(members):
         raise NotApplicableError("another generation, twice, or to a stranger")
+    topics = draft.now.tables["topic"]
     for member_id, row in members.items():
+        row["owned"] = {name: since for name, since in row["owned"].items() if (int(name.partition("/")[0]),) in topics}
         row["wanted"] = [f"{topic_id}/{partition}" for (topic_id, partition), reader in sorted(items) if reader == member_id]
     _next_generation(draft, group, list(members.values()))
 

@@ -34,7 +34,7 @@ GROUP_COMMANDS = st.one_of(
     st.builds(commands.LeaveGroup, st.integers(1, 2), st.lists(st.integers(1, 4), max_size=2).map(tuple)),
     st.builds(commands.AssignPartitions, st.integers(1, 2), st.integers(1, 8), ASSIGNED),
     st.builds(commands.ReleasePartitions, st.integers(1, 2), ASSIGNED),
-    st.builds(commands.DeleteGroup, st.sampled_from(["g", "h"])))
+    st.builds(commands.DeleteGroup, st.sampled_from(["g", "h"])), st.builds(commands.DeleteTopic, st.just("b")))
 BROKER_AND_TOPICS = [commands.AddBroker("d1", "h", 1, {"host": "h"}), commands.CreateTopic("a", 3, live_brokers=(1,)),
                      commands.CreateTopic("b", 1, live_brokers=(1,))]
 

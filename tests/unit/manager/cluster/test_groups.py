@@ -110,10 +110,9 @@ def test_a_group_of_the_same_name_is_another_group(view):
     assert done(view, join("one")) == {"group_id": 2, "member_id": 3, "generation": 1}
 
 
-def test_a_topic_that_is_gone_keeps_nobody_from_anything(view):
+def test_partitions_of_a_deleted_topic_are_nobodys_with_the_next_assignment(view):
     assign(view, m1=[0, 1], m2=[2, 3])
     done(view, c.DeleteTopic("t"))
     assert answer(view, join("one"))["error"]["code"] == "unknown_topic"
     done(view, c.AssignPartitions(1, generation(view), ()))
-    done(view, c.ReleasePartitions(1, tuple(c.Assigned(1, number, 1) for number in range(2))))
-    assert owned(view) == {1: {}, 2: {2: 3, 3: 3}}
+    assert owned(view) == {1: {}, 2: {}}

@@ -1,0 +1,116 @@
+"""The native face of consumer groups: JSON in, JSON or the error envelope out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+
+from manager.api.hooks import Gate, install
+from manager.api.native import body_of, path_rule
+from manager.groups import SESSION_TIMEOUT_SECONDS, Groups
+from manager.replica import Replica
+from myqueue.errors import BadRequestError
+from myqueue.protocol import routes
+from myqueue.protocol.names import check_topic_name, parse_integer
+from myqueue.protocol.types import TopicPartition
+
+TOPICS_MAX = 1_000  # of one member
+PARTITIONS_MAX = 10_000  # in one call
+
+
+def make_blueprint(groups: Groups, replica: Replica, gate: Gate) -> Blueprint:
+    """The routes of groups and their members."""
+    face = Blueprint("groups", __name__)
+    install(face, gate=gate, replica=replica)
+
+    @face.get(routes.GROUPS)
+    def list_groups() -> Response:
+        return jsonify({"groups": groups.all()})
+
+    @face.get(path_rule(routes.GROUP))
+    def describe(group: str) -> Response:
+        return jsonify(groups.describe(group))
+
+    @face.delete(path_rule(routes.GROUP))
+    def delete(group: str) -> Response:
+        return jsonify(groups.delete(group))
+
+    @face.post(path_rule(routes.MEMBERS))
+    def join(group: str) -> tuple[Response, int]:
+        body = body_of("topics", "strategy", "start", "session_timeout_seconds", "instance_id")
+        topics = _list(body, "topics", most=TOPICS_MAX)
+        strategy, start, instance_id = (_text(body, name, default) for name, default in (("strategy", "sticky"), ("start", "earliest"), ("instance_id", "")))
+        return jsonify(groups.join(group, topics=[check_topic_name(name) for name in topics], strategy=strategy, start=start,
+                                   session_timeout_seconds=_seconds(body), instance_id=instance_id or None)), 201
+
+    @face.delete(path_rule(routes.MEMBER))
+    def leave(group: str, member_id: str) -> Response:
+        number = _member(member_id)
+        groups.leave(group, number)
+        return jsonify({"group": group, "member_id": number})
+
+    @face.post(path_rule(routes.MEMBER_HEARTBEAT))
+    def heartbeat(group: str, member_id: str) -> Response:
+        body = body_of("released")
+        released = [_partition(item) for item in _list(body, "released")] if body.get("released") is not None else []
+        return jsonify(groups.heartbeat(group, _member(member_id), released))
+
+    @face.post(path_rule(routes.MEMBER_CLAIMS))
+    def claim(group: str, member_id: str) -> Response:
+        body = body_of("generation", "partitions")
+        found = groups.claim(group, _member(member_id), generation=_generation(body), partitions=[_partition(item) for item in _list(body, "partitions")])
+        return jsonify({"offsets": _told(found)})
+
+    @face.put(path_rule(routes.MEMBER_OFFSETS))
+    def commit(group: str, member_id: str) -> Response:
+        body = body_of("generation", "offsets")
+        done = groups.commit(group, _member(member_id), generation=_generation(body), offsets=dict(_offset(item) for item in _list(body, "offsets")))
+        return jsonify({"offsets": _told(done)})
+
+    return face
+
+
+def _told(offsets: list[tuple[TopicPartition, int]]) -> list[dict[str, Any]]:
+    return [{**one._asdict(), "offset": offset} for one, offset in offsets]
+
+
+def _member(value: str) -> int:
+    return parse_integer(value, name="member_id", minimum=1)
+
+
+def _generation(body: dict[str, Any]) -> int:
+    return parse_integer(body.get("generation"), name="generation", minimum=1)
+
+
+def _seconds(body: dict[str, Any]) -> float:
+    value = body.get("session_timeout_seconds", SESSION_TIMEOUT_SECONDS)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e6:
+        raise BadRequestError("session_timeout_seconds must be a number of seconds", argument="session_timeout_seconds")
+    return float(value)
+
+
+def _text(body: dict[str, Any], name: str, default: str) -> str:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadRequestError(f"{name} must be a string", argument=name)
+    return value or default
+
+
+def _list(body: dict[str, Any], name: str, most: int = PARTITIONS_MAX) -> list[Any]:
+    value = body.get(name)
+    if not isinstance(value, list) or len(value) > most:
+        raise BadRequestError(f"{name} must be a list of at most {most}", argument=name)
+    return value
+
+
+def _partition(item: Any) -> TopicPartition:
+    if not isinstance(item, dict) or set(item) != {"topic", "partition"}:
+        raise BadRequestError('a partition is {"topic": name, "partition": number}')
+    return TopicPartition(check_topic_name(item["topic"]), parse_integer(item["partition"], name="partition"))
+
+
+def _offset(item: Any) -> tuple[TopicPartition, int]:
+    if not isinstance(item, dict) or set(item) != {"topic", "partition", "offset"}:
+        raise BadRequestError('an offset is {"topic": name, "partition": number, "offset": number}')
+    return _partition({name: item[name] for name in ("topic", "partition")}), parse_integer(item["offset"], name="offset")
