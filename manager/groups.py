@@ -52,7 +52,7 @@ class Groups:
             OutcomeUnknownError: a member may be there; joining again with the same ``instance_id`` finds it.
         """
         check_group_name(name)
-        made = self._propose(commands.JoinGroup(name, instance_id or str(uuid.uuid4()), tuple(topics), strategy, start,
+        made = self._propose(commands.JoinGroup(name, str(uuid.uuid4()) if instance_id is None else instance_id, tuple(topics), strategy, start,
                                                 int(session_timeout_seconds * 1_000)))
         self._book.heard(MEMBER, made["member_id"])
         self._share(name)
@@ -105,7 +105,7 @@ class Groups:
 
     def _at_partitions(self, name: str, member_id: int, generation: int, wanted: Sequence[tuple[TopicPartition, int]],
                        body: Callable[[Group, int, int], dict[str, Any]]) -> list[tuple[TopicPartition, int]]:
-        group, member, catalogue = self._member(name, member_id, generation)
+        group, member, _ = self._member(name, member_id, generation)
         self._book.heard(MEMBER, member_id)
         calls: list[tuple[Topic, PartitionRow, dict[str, Any]]] = []
         for one, offset in wanted:

@@ -126,7 +126,8 @@ class Records:
     def set_offsets(self, wanted: Sequence[tuple[Topic, PartitionRow, dict[str, Any]]]) -> list[int | MyQueueError]:
         """Have offsets set in several partitions side by side, each with the body that its leader gets; the offset or the error of each."""
         def ask(topic: Topic, row: PartitionRow, body: dict[str, Any]) -> Callable[[], int]:
-            return lambda: self._at_leader(topic, row, lambda broker_id, address: self._brokers.set_offset(broker_id, address, partition_id(row), body))
+            return lambda: self._at_leader(topic, row, lambda broker_id, address: self._brokers.set_offset(
+                broker_id, address, partition_id(row), body))
 
         return self._brokers.each([ask(*one) for one in wanted]) if wanted else []
 

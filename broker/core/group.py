@@ -18,7 +18,9 @@ Request = AppendRequest | CommitRequest | ClaimRequest | DequeueRequest | TrimRe
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The answer to a commit (the offset set), a claim (where to begin), a trim (the first one served) or a dequeue (the offset handed out; None: nothing left)."""
+    """The answer to a commit (the offset set), a claim (where to begin), a trim (the first one served) or a dequeue (the one handed
+    out; None: nothing left).
+    """
 
     offset: int | None
 

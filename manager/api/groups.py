@@ -39,10 +39,9 @@ def make_blueprint(groups: Groups, replica: Replica, gate: Gate) -> Blueprint:
     @face.post(path_rule(routes.MEMBERS))
     def join(group: str) -> tuple[Response, int]:
         body = body_of("topics", "strategy", "start", "session_timeout_seconds", "instance_id")
-        topics = _list(body, "topics", most=TOPICS_MAX)
-        strategy, start, instance_id = (_text(body, name, default) for name, default in (("strategy", "sticky"), ("start", "earliest"), ("instance_id", "")))
-        return jsonify(groups.join(group, topics=[check_topic_name(name) for name in topics], strategy=strategy, start=start,
-                                   session_timeout_seconds=_seconds(body), instance_id=instance_id or None)), 201
+        topics = [check_topic_name(name) for name in _list(body, "topics", most=TOPICS_MAX)]
+        return jsonify(groups.join(group, topics=topics, strategy=_text(body, "strategy") or "sticky", start=_text(body, "start") or "earliest",
+                                   session_timeout_seconds=_seconds(body), instance_id=_text(body, "instance_id"))), 201
 
     @face.delete(path_rule(routes.MEMBER))
     def leave(group: str, member_id: str) -> Response:
@@ -59,14 +58,13 @@ def make_blueprint(groups: Groups, replica: Replica, gate: Gate) -> Blueprint:
     @face.post(path_rule(routes.MEMBER_CLAIMS))
     def claim(group: str, member_id: str) -> Response:
         body = body_of("generation", "partitions")
-        found = groups.claim(group, _member(member_id), generation=_generation(body), partitions=[_partition(item) for item in _list(body, "partitions")])
-        return jsonify({"offsets": _told(found)})
+        partitions = list(dict.fromkeys(_partition(item) for item in _list(body, "partitions")))
+        return jsonify({"offsets": _told(groups.claim(group, _member(member_id), generation=_generation(body), partitions=partitions))})
 
     @face.put(path_rule(routes.MEMBER_OFFSETS))
     def commit(group: str, member_id: str) -> Response:
         body = body_of("generation", "offsets")
-        done = groups.commit(group, _member(member_id), generation=_generation(body), offsets=dict(_offset(item) for item in _list(body, "offsets")))
-        return jsonify({"offsets": _told(done)})
+        return jsonify({"offsets": _told(groups.commit(group, _member(member_id), generation=_generation(body), offsets=_offsets(body)))})
 
     return face
 
@@ -90,11 +88,11 @@ def _seconds(body: dict[str, Any]) -> float:
     return float(value)
 
 
-def _text(body: dict[str, Any], name: str, default: str) -> str:
+def _text(body: dict[str, Any], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
         raise BadRequestError(f"{name} must be a string", argument=name)
-    return value or default
+    return value
 
 
 def _list(body: dict[str, Any], name: str, most: int = PARTITIONS_MAX) -> list[Any]:
@@ -108,6 +106,14 @@ def _partition(item: Any) -> TopicPartition:
     if not isinstance(item, dict) or set(item) != {"topic", "partition"}:
         raise BadRequestError('a partition is {"topic": name, "partition": number}')
     return TopicPartition(check_topic_name(item["topic"]), parse_integer(item["partition"], name="partition"))
+
+
+def _offsets(body: dict[str, Any]) -> dict[TopicPartition, int]:
+    pairs = [_offset(item) for item in _list(body, "offsets")]
+    offsets = dict(pairs)
+    if len(offsets) < len(set(pairs)):
+        raise BadRequestError("a partition has two offsets", argument="offsets")
+    return offsets
 
 
 def _offset(item: Any) -> tuple[TopicPartition, int]:

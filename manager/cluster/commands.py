@@ -284,7 +284,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class AssignPartitions:
-    """Who is to read what, all of it, if the group's generation is the expected one. What another member still owns stays its own until that releases it."""
+    """Who is to read what, all of it, if the group's generation is the expected one. What a member owns stays its own until it releases it."""
 
     group_id: int
     expected_generation: int

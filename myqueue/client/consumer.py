@@ -23,8 +23,13 @@ from ..protocol.names import check_topic_name, parse_integer
 from ..protocol.types import ClusterSnapshot, Message, TopicPartition
 from . import exits
 from .connection import Connection
+from .dead_letters import DeadLetters
 from .fetcher import EARLIEST, LATEST, Chunk, Failure, Fetcher, Reader
-from .housekeeping import HEARTBEAT_INTERVAL_SECONDS, Housekeeper, Presence
+from .group_reading import GroupReading
+from .housekeeping import HEARTBEAT_INTERVAL_SECONDS, Housekeeper, Presence, attempt
+from .membership import Membership
+from .producer import MyProducer
+from .redelivery import Redelivery
 from .transport import Transport
 
 METADATA_INTERVAL_SECONDS = 10.0
@@ -39,11 +44,19 @@ class MyConsumer:
     At least once: what was handed out counts as done when the next message is asked for (or at ``commit``), and only what
     is done without a gap is committed. After a crash the messages since the last commit come again.
 
+    With a ``group`` its members share the partitions, and where they stand is the group's: a member that leaves or falls silent is
+    replaced by the others within its session timeout, from what it has committed.
+
     Args:
         topics: must exist.
         broker: ``"host:port"`` of the balancer, or several.
         start: ``"earliest"`` or ``"latest"``: where a new consumer begins.
         consumer_id: goes on as a consumer that was registered before: its id, or ``{topic: id}`` for several topics.
+        group: the name of a consumer group; then ``start`` is where the group begins where it has committed nothing.
+        group_strategy: how its members share partitions: ``"sticky"``, ``"range"`` or ``"round_robin"``; all members say the same.
+        session_timeout_seconds: a member that the managers have not heard of for so long is replaced; 6 at least.
+        instance_id: a member that comes again under the same one takes its old place over from itself.
+        max_deliveries, dead_letter_topic: a message that ``retry`` was called for as often goes to that topic instead.
         auto_commit_seconds: how often progress is committed in the background; None: only by ``commit`` and ``stop``.
         auto_done: false: the caller says ``done(message)`` for each message, in any order and from any thread.
         fetch_bytes_max, prefetch_bytes_max: bounds on one fetch and on all that is held ahead.
@@ -55,12 +68,18 @@ class MyConsumer:
     """
 
     def __init__(self, topics: Iterable[str], broker: str | Sequence[str] = "localhost:9092", *, start: str = EARLIEST,
+                 group: str | None = None, group_strategy: str = "sticky", session_timeout_seconds: float = 10.0, instance_id: str | None = None,
+                 max_deliveries: int = 5, dead_letter_topic: str | None = None,
                  consumer_id: int | Mapping[str, int] | None = None, auto_commit_seconds: float | None = 5.0, auto_done: bool = True,
                  fetch_bytes_max: int = 1 << 20, prefetch_bytes_max: int = 16 << 20, max_block_seconds: float = 10.0,
                  token: str | None = None, transport: Transport | None = None, clock: Clock | None = None) -> None:
         wanted = [check_topic_name(topic) for topic in ([topics] if isinstance(topics, str) else dict.fromkeys(topics))]
         if start not in (EARLIEST, LATEST):
             raise ConfigurationError(f"start is {start!r}: it must be {EARLIEST!r} or {LATEST!r}")
+        if group is not None and consumer_id is not None:
+            raise ConfigurationError("a member of a group has no consumer_id: where the group stands is the group's")
+        if max_deliveries < 1:
+            raise ConfigurationError(f"max_deliveries is {max_deliveries}: it must be 1 or more")
         self._connection = Connection(broker, token=token, transport=transport, clock=clock)
         self._clock = self._connection.clock
         self._max_block_seconds = max_block_seconds
@@ -70,11 +89,24 @@ class MyConsumer:
         self._committing = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._presence = Presence("consumers", self._connection)
+        self._redelivery = Redelivery()
+        self._dead_letters = DeadLetters(dead_letter_topic, max_deliveries, lambda: MyProducer(
+            [dead_letter_topic or ""], broker, token=token, transport=transport, clock=clock, max_block_seconds=max_block_seconds))
         self._fetcher = Fetcher(self._connection, self._changed, fetch_bytes_max=fetch_bytes_max, prefetch_bytes_max=prefetch_bytes_max)
+        self._group: GroupReading | None = None
+        self.consumer_ids: dict[str, int] = {}  # by topic; a member of a group has none
         try:
-            self.consumer_ids = self._ids(wanted, start, consumer_id)
-            self._add_partitions(self._connection.refresh_until(wanted, max_block_seconds), start)
-            if start == LATEST:  # now, not at the first fetch: what is sent from here on is seen
+            if group is not None:
+                membership = Membership(self._connection, group, wanted, strategy=group_strategy, start=start,
+                                        session_timeout_seconds=session_timeout_seconds, instance_id=instance_id)
+                self._group = GroupReading(membership, self._connection, self._fetcher, self._changed, on_readers=self._restaff,
+                                           on_gone=self._redelivery.drop)
+                self._connection.watch(wanted)
+                self._group.begin(max_block_seconds)
+            else:
+                self.consumer_ids = self._ids(wanted, start, consumer_id)
+                self._add_partitions(self._connection.refresh_until(wanted, max_block_seconds), start)
+            if group is None and start == LATEST:  # now, not at the first fetch: what is sent from here on is seen
                 for reader in self._fetcher.readers.values():
                     self._resolve(reader)
         except MyQueueError:
@@ -85,10 +117,17 @@ class MyConsumer:
             tasks[self._commit_done] = auto_commit_seconds
         self._housekeeper = Housekeeper("myqueue-consumer", tasks, clock=self._clock, last=self._finish)
         self._housekeeper.start()
+        if self._group is not None:
+            interval = self._group.membership.heartbeat_interval_seconds
+            self._heart: Housekeeper | None = Housekeeper("myqueue-group", {self._group.beat: interval}, clock=self._clock)
+            self._heart.start()  # of its own, so that no commit keeps a heartbeat waiting
+        else:
+            self._heart = None
         exits.opened(self)
 
     def __repr__(self) -> str:
-        return f"MyConsumer(consumer_ids={self.consumer_ids}, {self._stopped or 'open'}, {len(self._fetcher.readers)} partitions)"
+        who = f"consumer_ids={self.consumer_ids}" if self._group is None else repr(self._group.membership)
+        return f"MyConsumer({who}, {self._stopped or 'open'}, {len(self._fetcher.readers)} partitions)"
 
     # --- reading ---
 
@@ -108,8 +147,11 @@ class MyConsumer:
             if self._auto_done:
                 self._all_done()
             self._staff()
-        while (chunk := self._wait_for_chunk(timeout_seconds)) is not None:
-            yield from self._hand_out(chunk)
+        while (item := self._wait_for_next(timeout_seconds)) is not None:
+            if isinstance(item, Message):
+                yield item  # again
+            else:
+                yield from self._hand_out(item)
 
     def _hand_out(self, chunk: Chunk) -> Iterator[Message]:
         reader, progress, generation, auto_done = chunk.reader, chunk.reader.progress, chunk.generation, self._auto_done
@@ -132,20 +174,27 @@ class MyConsumer:
             if generation == reader.generation:
                 self._fetcher.finish(chunk)
 
-    def _wait_for_chunk(self, timeout_seconds: float | None) -> Chunk | None:
+    def _wait_for_next(self, timeout_seconds: float | None) -> Chunk | Message | None:
         deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         with self._changed:
             while self._stopped is None:
+                again = self._redelivery.take(self._clock.monotonic())
+                if again is not None:
+                    return again
                 if self._fetcher.ready:
                     item = self._fetcher.ready[0]
                     if isinstance(item, Chunk):
                         return item
                     self._raise(item)
+                if self._group is not None and self._group.failure is not None:
+                    raise self._group.failure
                 left = IDLE_WAIT_SECONDS if deadline is None else deadline - self._clock.monotonic()
                 if left <= 0:
                     self._check_reachable()
                     return None
-                self._changed.wait(min(left, IDLE_WAIT_SECONDS))
+                due = self._redelivery.next_due()
+                soon = IDLE_WAIT_SECONDS if due is None else max(0.0, due - self._clock.monotonic())
+                self._changed.wait(min(left, soon, IDLE_WAIT_SECONDS))
         return None
 
     def _raise(self, failure: Failure) -> None:
@@ -165,11 +214,63 @@ class MyConsumer:
     # --- progress ---
 
     def done(self, message: Message) -> None:
-        """The message was dealt with (with ``auto_done=False``). Any order; a commit never passes one that is not done."""
+        """The message was dealt with (with ``auto_done=False``). Any order; a commit never passes one that is not done.
+
+        Of a partition that went to another member of the group it changes nothing: the message may come again there.
+        """
         with self._changed:
+            if self._is_anothers(message):
+                return
             reader = self._reader(message.topic, message.partition)
+            self._redelivery.done(message)
             if reader.progress is not None:
                 reader.progress.done(message.offset)
+
+    def retry(self, message: Message, *, delay_seconds: float = 0.0, reason: str = "") -> None:
+        """The message could not be dealt with (with ``auto_done=False``): it is handed out again, behind later ones, after ``delay_seconds``.
+
+        With a ``dead_letter_topic``, one that was handed out ``max_deliveries`` times goes there instead, with headers that say
+        where it stood and the reason; then it is done. Deliveries are counted by this consumer: a crash begins to count anew.
+
+        Raises:
+            ConfigurationError: with ``auto_done`` every message is done when the next one is asked for.
+            DeliveryError, MyQueueError: the dead-letter topic did not take it; the message is not done, and ``retry`` may be called again.
+        """
+        if self._auto_done:
+            raise ConfigurationError("retry needs auto_done=False: else the message is done when the next one is asked for")
+        if self._dead_letters.is_due(self._redelivery.deliveries(message)):
+            self._dead_letters.send(message, deliveries=self._redelivery.deliveries(message), reason=reason)
+            self.done(message)
+            return
+        with self._changed:
+            if not self._is_anothers(message):
+                self._reader(message.topic, message.partition)
+                self._redelivery.retry(message, self._clock.monotonic() + delay_seconds)
+                self._changed.notify_all()
+
+    def deliveries(self, message: Message) -> int:
+        """How often this consumer has handed the message out."""
+        with self._changed:
+            return self._redelivery.deliveries(message)
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this consumer reads now."""
+        with self._changed:
+            return sorted(self._fetcher.readers)
+
+    def pause(self, topic: str, partition: int) -> None:
+        """Hand out nothing of a partition until ``resume``. In a group it stays this member's. Raises UnknownPartitionError."""
+        with self._changed:
+            self._fetcher.pause(self._reader(topic, partition))
+
+    def resume(self, topic: str, partition: int) -> None:
+        """Go on with a partition where it was paused. Raises UnknownPartitionError."""
+        with self._changed:
+            self._fetcher.resume(self._reader(topic, partition))
+
+    def _is_anothers(self, message: Message) -> bool:
+        return self._group is not None and TopicPartition(message.topic, message.partition) not in self._fetcher.readers
 
     def commit(self) -> None:
         """Write durably how far this consumer is; with ``auto_done`` that is everything handed out so far. Raises MyQueueError."""
@@ -215,6 +316,10 @@ class MyConsumer:
     def _commit_done(self) -> None:
         """Commit every partition; one that fails keeps none of the others from it. Raises the first failure."""
         failure: MyQueueError | None = None
+        if self._group is not None:
+            with self._committing:
+                self._group.commit(list(self._fetcher.readers.values()))
+            return
         with self._committing:
             for reader in list(self._fetcher.readers.values()):
                 try:
@@ -248,6 +353,8 @@ class MyConsumer:
             self._stopped = "stopped"
             self._changed.notify_all()
         exits.closed(self)
+        if self._heart is not None:
+            self._heart.stop()
         self._housekeeper.stop()
         if not self._housekeeper.join(timeout_seconds):
             log.warning("the last commit is still under way after %s s: messages since the one before it may come again", timeout_seconds)
@@ -258,6 +365,9 @@ class MyConsumer:
             self._commit_done()
         except MyQueueError as error:
             log.warning("the last commit failed, messages since the one before it may come again: %s", error.message)
+        if self._group is not None:
+            attempt(self._group.membership.leave)
+        self._dead_letters.close()
         self._connection.close()
 
     def __enter__(self) -> MyConsumer:
@@ -298,12 +408,16 @@ class MyConsumer:
                     self._fetcher.add(Reader(partition, self.consumer_ids[partition.topic], start))
 
     def _refresh(self) -> None:
-        """Partitions that were added meanwhile are read from their beginning on."""
+        """Partitions that were added meanwhile are read from their beginning on; a group says itself who reads them."""
         self._add_partitions(self._connection.refresh(), EARLIEST)
         with self._changed:
-            if self._threads:
-                self._staff()
+            self._restaff()
             self._changed.notify_all()
+
+    def _restaff(self) -> None:
+        """Where reading has begun. Called with the lock held."""
+        if self._threads:
+            self._staff()
 
     def _reader(self, topic: str, partition: int) -> Reader:
         reader = self._fetcher.readers.get(TopicPartition(topic, partition))

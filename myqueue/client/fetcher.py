@@ -27,8 +27,8 @@ EARLIEST, LATEST = "earliest", "latest"
 class Reader:
     """One partition as one consumer reads it. ``generation`` rises with every seek: what was fetched before no longer counts."""
 
-    __slots__ = ("chunks_ahead", "consumer_id", "error", "failures", "generation", "in_flight", "is_parked", "next_fetch", "not_before",
-                 "partition", "progress", "start")
+    __slots__ = ("chunks_ahead", "claimed_in", "consumer_id", "error", "failures", "generation", "in_flight", "is_parked", "is_paused", "next_fetch",
+                 "not_before", "partition", "progress", "start")
 
     def __init__(self, partition: TopicPartition, consumer_id: int, start: str) -> None:
         self.partition = partition
@@ -43,6 +43,8 @@ class Reader:
         self.not_before = 0.0
         self.error: MyQueueError | None = None
         self.is_parked = False  # its error was not yet told to the caller
+        self.is_paused = False  # by the caller
+        self.claimed_in: int | None = None  # the consumer group's generation in which this partition was got
 
     def __repr__(self) -> str:
         return f"Reader({self.partition}, consumer {self.consumer_id}, {self.progress})"
@@ -95,6 +97,22 @@ class Fetcher:
         self.readers[reader.partition] = reader
         self._turns.append(reader)
 
+    def remove(self, reader: Reader) -> None:
+        """It is not read any more; what was fetched of it is dropped."""
+        self.refetch(reader, reader.next_fetch)
+        del self.readers[reader.partition]
+        self._turns.remove(reader)
+
+    def pause(self, reader: Reader) -> None:
+        """Hand out and fetch nothing of this partition until ``resume``; it goes on where it was handed out last."""
+        reader.is_paused = True
+        if reader.progress is not None:
+            self.refetch(reader, reader.progress.position)
+
+    def resume(self, reader: Reader) -> None:
+        reader.is_paused = False
+        self._changed.notify_all()
+
     def threads_wanted(self) -> int:
         """One per partition; a few more where polls from before a seek are still out."""
         return min(FETCHERS_MAX, max(len(self.readers), self._under_way + 1))
@@ -132,7 +150,7 @@ class Fetcher:
 
     def _may_fetch(self, reader: Reader) -> bool:
         room = self._reserved == 0 or self._reserved + self._fetch_bytes_max <= self._prefetch_bytes_max
-        return room and not (reader.in_flight or reader.is_parked) and reader.chunks_ahead < CHUNKS_AHEAD_MAX
+        return room and not (reader.in_flight or reader.is_parked or reader.is_paused) and reader.chunks_ahead < CHUNKS_AHEAD_MAX
 
     def _release(self, item: Chunk | Failure) -> None:
         if isinstance(item, Chunk):

@@ -66,5 +66,5 @@ I_SEED = "/internal/partitions/seed"  # POST, on a broker, from a leader: a star
 I_DROP = "/internal/partitions/drop"  # POST, on a broker: {topic_ids: […], partitions: [[topic_id, partition], …]}
 I_RECORDS = "/internal/partitions/{topic_id}/{partition}/records"  # POST: append by identity
 I_DEQUEUE = "/internal/partitions/{topic_id}/{partition}/dequeue"  # POST {consumer, request_id}
-I_OFFSETS = "/internal/partitions/{topic_id}/{partition}/offsets"  # POST {consumer, offset | start, [generation]} or {consumer, claim, generation, start}
+I_OFFSETS = "/internal/partitions/{topic_id}/{partition}/offsets"  # POST {consumer, offset | start, [generation, claim]}
 I_SIZES = "/internal/sizes"  # POST {consumer, partitions: [[topic_id, partition], …]}

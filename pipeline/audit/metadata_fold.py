@@ -334,7 +334,7 @@ def _join_group(draft: _Draft, command: Mapping[str, Any]) -> None:
                   "created_at": command.get("created_at", 0)}
     draft.put("consumer_group", {**group, "generation": generation, "strategy": command["strategy"]})
     draft.put("group_member", {**member, "topics": sorted(set(command["topics"])), "session_timeout_ms": command["session_timeout_ms"],
-                               "owned": {name: generation for name in member["owned"]}})
+                               "owned": dict.fromkeys(member["owned"], generation)})
 
 
 def _leave_group(draft: _Draft, command: Mapping[str, Any]) -> None:

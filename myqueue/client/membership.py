@@ -1,0 +1,114 @@
+"""A consumer's place in a consumer group: joining, heartbeats, what it is to read, claims, commits. Every method is a bounded call."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import MyQueueError
+from ..protocol import routes
+from ..protocol.names import check_group_name
+from ..protocol.types import TopicPartition
+from .connection import Connection
+
+HEARTBEAT_ANSWER_SECONDS = 3.0  # a heartbeat that got no answer is sent again rather than waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a member reads, with the generation in which it got each partition, and what it is to let go of."""
+
+    generation: int
+    reads: Mapping[TopicPartition, int]
+    releasing: Collection[TopicPartition]
+
+
+class Membership:
+    """One member. Used by the group's thread and by those that commit; ``leave`` ends it for good."""
+
+    def __init__(self, connection: Connection, group: str, topics: Sequence[str], *, strategy: str, start: str, session_timeout_seconds: float,
+                 instance_id: str | None) -> None:
+        self.group = check_group_name(group)
+        self._connection = connection
+        self._joining = {"topics": list(topics), "strategy": strategy, "start": start, "session_timeout_seconds": session_timeout_seconds,
+                         "instance_id": instance_id or str(uuid.uuid4())}
+        self.session_timeout_seconds = session_timeout_seconds
+        self.heartbeat_interval_seconds = session_timeout_seconds / 6
+        self.member_id: int | None = None
+        self._generation = 0
+        self._heard_at = float("-inf")  # when the group last answered
+        self._lock = threading.Lock()
+        self._left = False
+
+    def __repr__(self) -> str:
+        return f"Membership({self.group!r}, member {self.member_id}, generation {self._generation})"
+
+    def join(self) -> Share:
+        """Come into the group, again where it has taken this member for gone. Repeating it is harmless. Raises MyQueueError."""
+        body = self._connection.call("POST", routes.MEMBERS.format(group=self.group), json=self._joining, repeatable=True)
+        with self._lock:
+            if not self._left:
+                self.member_id, self.heartbeat_interval_seconds = body["member_id"], body["heartbeat_interval_seconds"]
+        return self._told(body)
+
+    def beat(self, released: Collection[TopicPartition] = ()) -> Share:
+        """Say that this member is there, and what it has let go of. Raises UnknownMemberError, UnknownGroupError: join again; MyQueueError."""
+        body = {"released": _named(released)} if released else {}
+        return self._told(self._connection.call("POST", self._path(routes.MEMBER_HEARTBEAT), json=body, repeatable=True,
+                                                read_timeout_seconds=HEARTBEAT_ANSWER_SECONDS if not released else 10.0))
+
+    def claim(self, share: Share, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Begin to read: the group's offset in each partition. Raises MemberFencedError where one is another's by now; MyQueueError."""
+        body = {"generation": share.generation, "partitions": _named(partitions)}
+        return _offsets(self._connection.call("POST", self._path(routes.MEMBER_CLAIMS), json=body, repeatable=True))
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the group's offsets. Raises MemberFencedError, UnknownMemberError: another member reads on from an earlier one; MyQueueError."""
+        body = {"generation": self._generation, "offsets": [{**one._asdict(), "offset": offset} for one, offset in sorted(offsets.items())]}
+        self._connection.call("PUT", self._path(routes.MEMBER_OFFSETS), json=body, repeatable=True)
+
+    def leave(self) -> None:
+        """Let others take over at once. Whoever cannot be asked finds out by this member's silence. Raises MyQueueError."""
+        with self._lock:
+            if self._left or self.member_id is None:
+                return
+            self._left = True
+        self._connection.call("DELETE", self._path(routes.MEMBER), repeatable=False)
+
+    @property
+    def has_left(self) -> bool:
+        return self._left
+
+    @property
+    def is_silenced(self) -> bool:
+        """Whether the group has not answered for a whole session: another member may read what this one did."""
+        return self._connection.clock.monotonic() - self._heard_at >= self.session_timeout_seconds
+
+    def _told(self, body: Mapping[str, Any]) -> Share:
+        self._heard_at = self._connection.clock.monotonic()
+        self._generation = max(self._generation, body["generation"])
+        return Share(body["generation"], {_partition(one): one["generation"] for one in body["partitions"]},
+                     [_partition(one) for one in body["releasing"]])
+
+    def _path(self, template: str) -> str:
+        return template.format(group=self.group, member_id=self.member_id)
+
+
+def failed_for_good(error: MyQueueError) -> bool:
+    """Whether joining again can only give the same answer."""
+    return not error.retriable and error.status < 500
+
+
+def _partition(body: Mapping[str, Any]) -> TopicPartition:
+    return TopicPartition(body["topic"], body["partition"])
+
+
+def _named(partitions: Collection[TopicPartition]) -> list[dict[str, Any]]:
+    return [one._asdict() for one in sorted(partitions)]
+
+
+def _offsets(body: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    return {_partition(one): one["offset"] for one in body["offsets"]}

@@ -1,0 +1,46 @@
+"""A claim fences: from then on nothing of an older generation is committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.group import plan_group
+from broker.core.offsets import ClaimRequest, CommitRequest, LogRange
+from myqueue.errors import MemberFencedError
+from myqueue.protocol.entry import LogEnd
+from myqueue.protocol.fold import ConsumerState, LogState, OffsetCommit
+from myqueue.protocol.types import PartitionId
+
+PARTITION, READABLE = PartitionId(7, 0), LogRange(3, 10)
+
+
+def planned(*requests, state: LogState | None = None):
+    return plan_group(PARTITION, LogEnd(), state or LogState(), READABLE, list(requests), epoch=1, now_us=1_000)
+
+
+@pytest.mark.parametrize(("start", "expected"), [("earliest", 3), ("latest", 10)])
+def test_a_group_that_has_committed_nothing_begins_at_its_start(start, expected):
+    """And that is committed: whoever comes next begins there too, however much was appended meanwhile."""
+    plan = planned(ClaimRequest("@1", 4, start))
+    assert [outcome.offset for outcome in plan.outcomes] == [expected]
+    assert OffsetCommit.from_body(plan.entries[0].body) == OffsetCommit("@1", expected, 4)
+
+
+def test_a_claim_goes_on_where_the_group_stands_and_a_repeat_writes_nothing():
+    plan = planned(ClaimRequest("@1", 4), ClaimRequest("@1", 4), state=LogState(consumers={"@1": ConsumerState(6, 2, 1, 1)}))
+    assert [outcome.offset for outcome in plan.outcomes] == [6, 6]
+    assert len(plan.entries) == 1
+
+
+def test_the_older_generation_commits_and_claims_nothing_any_more():
+    """In one group of requests, so within one transaction, as well as later."""
+    plan = planned(CommitRequest("@1", 5, 2), ClaimRequest("@1", 4), CommitRequest("@1", 7, 2), ClaimRequest("@1", 2), CommitRequest("@1", 8, 4))
+    assert [getattr(outcome, "offset", None) for outcome in plan.outcomes] == [5, 5, None, None, 8]
+    assert [type(outcome) for outcome in plan.outcomes[2:4]] == [MemberFencedError] * 2
+    assert plan.outcomes[2].details == {"generation": 4}
+    assert plan.changes.consumers["@1"][:2] == (8, 4)
+
+
+def test_groups_do_not_fence_each_other():
+    plan = planned(ClaimRequest("@1", 9), CommitRequest("@2", 5, 1), CommitRequest("#1", 5))
+    assert [outcome.offset for outcome in plan.outcomes] == [3, 5, 5]
