@@ -34,6 +34,7 @@ from .transport import Transport
 
 METADATA_INTERVAL_SECONDS = 10.0
 IDLE_WAIT_SECONDS = 5.0
+HEARD_AGAIN_SECONDS = 0.1  # between looks whether the group is heard again
 EXIT_SECONDS = 3.0
 log = logging.getLogger(__name__)
 
@@ -178,10 +179,11 @@ class MyConsumer:
         deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
         with self._changed:
             while self._stopped is None:
-                again = self._redelivery.take(self._clock.monotonic())
+                may_read = self._group is None or not self._group.membership.is_silenced
+                again = self._redelivery.take(self._clock.monotonic()) if may_read else None
                 if again is not None:
                     return again
-                if self._fetcher.ready:
+                if may_read and self._fetcher.ready:
                     item = self._fetcher.ready[0]
                     if isinstance(item, Chunk):
                         return item
@@ -193,8 +195,8 @@ class MyConsumer:
                     self._check_reachable()
                     return None
                 due = self._redelivery.next_due()
-                soon = IDLE_WAIT_SECONDS if due is None else max(0.0, due - self._clock.monotonic())
-                self._changed.wait(min(left, soon, IDLE_WAIT_SECONDS))
+                soon = HEARD_AGAIN_SECONDS if not may_read else IDLE_WAIT_SECONDS if due is None else max(0.0, due - self._clock.monotonic())
+                self._changed.wait(min(left, soon))
         return None
 
     def _raise(self, failure: Failure) -> None:

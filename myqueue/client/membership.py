@@ -14,7 +14,9 @@ from ..protocol.names import check_group_name
 from ..protocol.types import TopicPartition
 from .connection import Connection
 
+NOTICE_SECONDS = 2.0  # so long before a session's end the managers take a silent member for gone
 HEARTBEAT_ANSWER_SECONDS = 3.0  # a heartbeat that got no answer is sent again rather than waited for
+RELEASE_ANSWER_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Membership:
         self.heartbeat_interval_seconds = session_timeout_seconds / 6
         self.member_id: int | None = None
         self._generation = 0
-        self._heard_at = float("-inf")  # when the group last answered
+        self._heard_at = float("-inf")  # when the call was made that the group answered last
         self._lock = threading.Lock()
         self._left = False
 
@@ -48,17 +50,19 @@ class Membership:
 
     def join(self) -> Share:
         """Come into the group, again where it has taken this member for gone. Repeating it is harmless. Raises MyQueueError."""
+        began = self._connection.clock.monotonic()
         body = self._connection.call("POST", routes.MEMBERS.format(group=self.group), json=self._joining, repeatable=True)
         with self._lock:
             if not self._left:
                 self.member_id, self.heartbeat_interval_seconds = body["member_id"], body["heartbeat_interval_seconds"]
-        return self._told(body)
+        return self._told(body, began)
 
     def beat(self, released: Collection[TopicPartition] = ()) -> Share:
         """Say that this member is there, and what it has let go of. Raises UnknownMemberError, UnknownGroupError: join again; MyQueueError."""
-        body = {"released": _named(released)} if released else {}
-        return self._told(self._connection.call("POST", self._path(routes.MEMBER_HEARTBEAT), json=body, repeatable=True,
-                                                read_timeout_seconds=HEARTBEAT_ANSWER_SECONDS if not released else 10.0))
+        began, told = self._connection.clock.monotonic(), {"released": _named(released)} if released else {}
+        body = self._connection.call("POST", self._path(routes.MEMBER_HEARTBEAT), json=told, repeatable=True,
+                                     read_timeout_seconds=RELEASE_ANSWER_SECONDS if released else HEARTBEAT_ANSWER_SECONDS)
+        return self._told(body, began)
 
     def claim(self, share: Share, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Begin to read: the group's offset in each partition. Raises MemberFencedError where one is another's by now; MyQueueError."""
@@ -84,11 +88,11 @@ class Membership:
 
     @property
     def is_silenced(self) -> bool:
-        """Whether the group has not answered for a whole session: another member may read what this one did."""
-        return self._connection.clock.monotonic() - self._heard_at >= self.session_timeout_seconds
+        """Whether the group was not heard for so long that another member may read what this one did."""
+        return self._connection.clock.monotonic() - self._heard_at >= self.session_timeout_seconds - NOTICE_SECONDS
 
-    def _told(self, body: Mapping[str, Any]) -> Share:
-        self._heard_at = self._connection.clock.monotonic()
+    def _told(self, body: Mapping[str, Any], began: float) -> Share:
+        self._heard_at = began
         self._generation = max(self._generation, body["generation"])
         return Share(body["generation"], {_partition(one): one["generation"] for one in body["partitions"]},
                      [_partition(one) for one in body["releasing"]])
