@@ -7,6 +7,7 @@ from flask import Flask
 from db.log_store import LogStore
 from myqueue.service.app import build_app
 from myqueue.service.auth import Guard
+from myqueue.service.faces import speak_by_path
 from myqueue.service.lifecycle import Lifecycle
 
 from .api import internal, partition, records
@@ -20,7 +21,10 @@ from .service import BrokerService
 
 def create_app(node: str, service: BrokerService, store: LogStore, directory: Directory, identity: Identity, managers: Managers, follower: Follower,
                lifecycle: Lifecycle, guard: Guard) -> Flask:
-    """All faces of a broker."""
+    """All faces of a broker. What no blueprint knows is told in the face that the path belongs to."""
     blueprints = [records.make_blueprint(service, directory), partition.make_blueprint(service, store, directory, managers, identity.who),
                   internal.make_blueprint(service, follower, identity.told)]
-    return build_app(node, blueprints, lifecycle=lifecycle, ready=identity.ready, guard=guard, body_bytes_max=BODY_BYTES_MAX)
+    app = build_app(node, blueprints, lifecycle=lifecycle, ready=identity.ready, guard=guard, body_bytes_max=BODY_BYTES_MAX)
+    app.config["MAX_FORM_MEMORY_SIZE"] = BODY_BYTES_MAX  # a message of 1 MiB may come as a form field
+    speak_by_path(app)
+    return app

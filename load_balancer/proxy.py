@@ -21,12 +21,13 @@ from myqueue.errors import (
     UnreachableError,
 )
 from myqueue.protocol import routes
+from myqueue.protocol.faces import Face, face_of
 from myqueue.service import metrics
 from myqueue.service.app import from_http
+from myqueue.service.faces import render
 
 from .connections import PIECE_BYTES, Answer, Connections
-from .core.routing import Backend, Destination, Face, Facts, Route, face_of, partition_of, route
-from .faces import render
+from .core.routing import Backend, Destination, Facts, Route, partition_of, route
 from .upstreams import Upstreams
 
 WHOLE_BYTES_MAX = 65_536  # a body up to here is held in memory: read before a backend is bothered, and sent again where that is safe

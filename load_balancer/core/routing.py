@@ -22,14 +22,6 @@ FROZEN_SECONDS = 2.0  # a manager that is silent for so long is not waited for
 REPLACED_SECONDS = 1.0  # nor one that is silent for so long while another one leads
 
 
-class Face(Enum):
-    """Whose format an error takes."""
-
-    QUEUE = "queue"
-    PARTITION = "partition"
-    NATIVE = "native"
-
-
 class Destination(Enum):
     """What kind of backend answers. The value is a label of the metrics."""
 
@@ -125,22 +117,12 @@ _CONSUMES = (  # they hand a message out: never sent twice
     (_ANY, re.compile(r"/consumer/.*", re.DOTALL)),
     (_READS, re.compile(r"/messages|/logs")),
 )
-_QUEUE_FACE = re.compile(r"/(?:topics|size|unread_messages|partition|health|(?:producer|consumer|broker)(?:/.*)?)", re.DOTALL)
-_PARTITION_FACE = re.compile(r"/(?:raft_status|producers|consumers|partitions|messages|logs|brokers)?")
 
 
 def _matches(facts: Facts, methods: frozenset[str], pattern: re.Pattern[str]) -> bool:
     """A backend takes a path with and without a slash at the end for the same one; so do we."""
     path = facts.path.rstrip("/") or "/"
     return (not methods or facts.method in methods) and pattern.fullmatch(path) is not None
-
-
-def face_of(path: str) -> Face:
-    """The face that a path belongs to; native for one that nobody knows."""
-    path = path.rstrip("/") or "/"
-    if _QUEUE_FACE.fullmatch(path):
-        return Face.QUEUE
-    return Face.PARTITION if _PARTITION_FACE.fullmatch(path) else Face.NATIVE
 
 
 def destination_of(facts: Facts) -> Destination:

@@ -1,21 +1,15 @@
-"""What every public blueprint of a manager does around its views: a bound on requests, freshness, and its face's errors."""
+"""What every public blueprint of a manager does around its views: a bound on requests, and freshness."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
 
-from flask import Blueprint, Response, g, jsonify, request
-from werkzeug.exceptions import HTTPException
+from flask import Blueprint, Response, g, request
 
 from manager.replica import Replica
-from myqueue.errors import MethodNotAllowedError, MyQueueError, OverloadedError, UnavailableError
+from myqueue.errors import MethodNotAllowedError, OverloadedError, UnavailableError
 from myqueue.protocol import routes
 from myqueue.protocol.names import parse_integer
-from myqueue.service.app import from_bug, from_http
-
-Renderer = Callable[[MyQueueError], tuple[dict[str, Any], int, dict[str, str]]]
 
 
 class Gate:
@@ -53,8 +47,8 @@ class Gate:
             self._changed.wait_for(lambda: self._inside == 0, most_seconds - least_seconds)
 
 
-def install(blueprint: Blueprint, *, gate: Gate, replica: Replica, render: Renderer | None = None) -> None:
-    """Give a blueprint its hooks; with ``render`` it speaks of errors in its own face."""
+def install(blueprint: Blueprint, *, gate: Gate, replica: Replica) -> None:
+    """Give a blueprint its hooks."""
 
     @blueprint.before_request
     def enter() -> None:
@@ -81,16 +75,3 @@ def install(blueprint: Blueprint, *, gate: Gate, replica: Replica, render: Rende
         if g.pop("not_taken", False):
             response.headers[routes.NOT_TAKEN] = "1"
         return response
-
-    if render is not None:
-        blueprint.register_error_handler(MyQueueError, lambda error: respond(render, error))
-        blueprint.register_error_handler(HTTPException, lambda error: respond(render, from_http(error)))
-        blueprint.register_error_handler(Exception, lambda error: respond(render, from_bug(error)))
-
-
-def respond(render: Renderer, error: MyQueueError) -> Response:
-    body, status, headers = render(error)
-    response = jsonify(body)
-    response.status_code = status
-    response.headers.update(headers)
-    return response

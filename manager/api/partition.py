@@ -14,8 +14,10 @@ from manager.catalogue import Catalogue, Topic, replicas
 from manager.records import Records
 from manager.replica import Replica
 from manager.service import ManagerService
+from myqueue.protocol.faces import Face
 from myqueue.protocol.types import NodeAddress
-from myqueue.service.arguments import arguments_of, partition_failure
+from myqueue.service.arguments import arguments_of
+from myqueue.service.faces import speak
 
 NOTHING_LEFT = "No unread messages found"
 
@@ -24,7 +26,8 @@ def make_blueprint(service: ManagerService, records: Records, replica: Replica, 
                    spawn: Callable[[], NodeAddress]) -> Blueprint:
     """The partition face over a manager's operations; ``spawn`` starts a broker and says where it listens."""
     blueprint = Blueprint("partition", __name__)
-    install(blueprint, gate=gate, replica=replica, render=partition_failure)
+    install(blueprint, gate=gate, replica=replica)
+    speak(blueprint, Face.PARTITION)
 
     @blueprint.get("/")
     def alive() -> tuple[Response, int]:

@@ -12,7 +12,9 @@ from manager.records import Consumed, Records
 from manager.replica import Replica
 from manager.service import ManagerService
 from myqueue.errors import BadRequestError
-from myqueue.service.arguments import Arguments, arguments_of, queue_failure
+from myqueue.protocol.faces import Face
+from myqueue.service.arguments import Arguments, arguments_of
+from myqueue.service.faces import speak
 
 REQUEST_ID_MAX = 128
 PARTITION_MAX = 2**31 - 1
@@ -22,7 +24,8 @@ NOTHING_LEFT = "No messages left to retrieve"
 def make_blueprint(service: ManagerService, records: Records, replica: Replica, gate: Gate) -> Blueprint:
     """The queue face over a manager's operations."""
     blueprint = Blueprint("queue", __name__)
-    install(blueprint, gate=gate, replica=replica, render=queue_failure)
+    install(blueprint, gate=gate, replica=replica)
+    speak(blueprint, Face.QUEUE)
 
     @blueprint.post("/topics")
     def create_topic() -> Response:

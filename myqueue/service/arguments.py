@@ -55,6 +55,10 @@ class Arguments:
         """The value as it came, of any type."""
         return self._values.get(name, default)
 
+    def as_json(self) -> dict[str, Any]:
+        """All of them as they came, each by its one name: what another node may be sent in their place."""
+        return dict(self._values)
+
     def topic(self) -> str:
         """The topic's name, checked. Raises BadRequestError, InvalidNameError."""
         return check_topic_name(self._needed("topic"))

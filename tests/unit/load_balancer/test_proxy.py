@@ -3,10 +3,8 @@ from __future__ import annotations
 import pytest
 from flask import Flask, g, request
 
-from load_balancer.core.routing import Face
-from load_balancer.faces import render
 from load_balancer.proxy import head_of, path_of, target_of
-from myqueue.errors import BadRequestError, OutcomeUnknownError, TooLargeError, UnavailableError
+from myqueue.errors import BadRequestError
 
 APP = Flask(__name__)
 
@@ -61,19 +59,3 @@ def test_the_client_is_added_to_those_it_came_through() -> None:
 
 def test_the_body_is_framed_as_asked() -> None:
     assert "Content-Length: 7" in head([("Content-Length", "99")], ("Content-Length", "7"))
-
-
-@pytest.mark.parametrize(("face", "error", "status", "body"), [
-    (Face.QUEUE, UnavailableError("m", component="manager-1"), 503,
-     {"status": "failure", "message": "m", "code": "unavailable", "outcome": "not_done", "component": "manager-1"}),
-    (Face.PARTITION, OutcomeUnknownError("m", component="manager-2"), 503,
-     {"status": "Failure", "reason": "m", "message": "m", "code": "outcome_unknown", "outcome": "unknown", "component": "manager-2"}),
-    (Face.NATIVE, UnavailableError("m", component="broker-1"), 503,
-     {"error": {"code": "unavailable", "message": "m", "retriable": True, "outcome": "not_done", "details": {"component": "broker-1"}}}),
-    (Face.QUEUE, TooLargeError("m"), 413, {"status": "failure", "message": "m", "code": "too_large"}),
-])
-def test_an_error_takes_the_form_of_the_face(face: Face, error: Exception, status: int, body: dict) -> None:
-    with APP.test_request_context("/"):
-        response = render(face, error)
-    assert (status, body) == (response.status_code, response.get_json())
-    assert ("1" if status == 503 else None) == response.headers.get("Retry-After")

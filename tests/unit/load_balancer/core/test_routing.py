@@ -8,12 +8,10 @@ from load_balancer.core.health import Health
 from load_balancer.core.routing import (
     Backend,
     Destination,
-    Face,
     Facts,
     Manager,
     View,
     destination_of,
-    face_of,
     is_lost,
     is_repeatable,
     led_by,
@@ -171,16 +169,6 @@ def test_what_changes_something_is_never_repeated(method: str, path: str) -> Non
                                   "/v1/topics/logs/partitions/0/records"])
 def test_a_plain_read_may_be_repeated(path: str) -> None:
     assert is_repeatable(Facts("GET", path))
-
-
-@pytest.mark.parametrize(("path", "face"), [
-    ("/topics", Face.QUEUE), ("/producer/produce", Face.QUEUE), ("/consumer/consume", Face.QUEUE), ("/size", Face.QUEUE),
-    ("/broker/remove", Face.QUEUE), ("/partition", Face.QUEUE), ("/health", Face.QUEUE), ("/unread_messages/", Face.QUEUE),
-    ("/", Face.PARTITION), ("/raft_status", Face.PARTITION), ("/consumers", Face.PARTITION), ("/logs", Face.PARTITION), ("/brokers/", Face.PARTITION),
-    ("/v1/topics", Face.NATIVE), ("/nowhere", Face.NATIVE), ("/internal/x", Face.NATIVE), ("/topicsx", Face.NATIVE),
-])
-def test_the_face_of_a_path(path: str, face: Face) -> None:
-    assert face is face_of(path)
 
 
 def test_the_leader_that_is_known_overrides_the_table_s_roles() -> None:

@@ -36,6 +36,11 @@ def test_arguments_come_from_everywhere_on_every_method(method, query, body, con
     assert (found.topic(), found.integer("partition")) == ("x", 0)
 
 
+def test_all_of_them_by_their_one_names_as_they_came():
+    found = ask("topic_name=x&partition_id=0", b'{"raft_partners":["a"],"replica_id":3,"nothing":null}', JSON, "POST")
+    assert {"topic": "x", "partition": "0", "raft_partners": ["a"], "replica_id": 3} == found.as_json()
+
+
 def test_multipart_form():
     body = b'--b\r\nContent-Disposition: form-data; name="topic"\r\n\r\nx\r\n--b--\r\n'
     assert ask("", body, "multipart/form-data; boundary=b", "POST").topic() == "x"
