@@ -94,6 +94,22 @@ class ManagerService:
         self._have_appointed([name])
         return partition
 
+    def add_partitions(self, name: str, partitions: int) -> dict[str, Any]:
+        """Let a topic have so many partitions in all; how many were ``added``, each with a leader that takes records. Again changes nothing.
+
+        Records with a key go to other partitions from then on. Raises like ``create_topic``, and:
+
+        Raises:
+            UnknownTopicError: nothing was changed.
+            BadRequestError: it has more already. Nothing was changed.
+            ConflictError: the topic was deleted meanwhile, and created again. Nothing was changed.
+        """
+        name = check_topic_name(name)
+        topic = self._replica.certain(lambda known: known.topic(name))
+        made = self._proposer.propose(commands.AddPartitions(name, topic.topic_id, partitions))
+        self._have_appointed([name])
+        return made
+
     # --- registrations ---
 
     def register_producers(self, names: Sequence[str], *, create: bool = True) -> dict[str, int]:

@@ -200,6 +200,9 @@ class InMemoryTransport:
                 raise TopicExistsError(f"topic {name!r} exists already", topic=name)
             self.create_topic(name, body.get("partitions", 1))
             return self._topics[name]
+        match = re.fullmatch(r"/v1/topics/([^/]+)/partitions", path)
+        if method == "POST" and match:
+            return self._add_partitions(match[1], parse_integer(body.get("partitions"), name="partitions", minimum=1))
         if (method, path) == ("POST", routes.PRODUCERS):
             return {"producers": {name: {"producer_id": self._next("producers"), "producer_epoch": 0}
                                   for name in self._existing(body["topics"], create=body.get("create", False))}}
@@ -216,6 +219,13 @@ class InMemoryTransport:
         if method == "GET" and path.startswith(routes.TOPICS + "/"):
             return self._describe(path.rsplit("/", 1)[1])
         raise NotFoundError(f"there is no {method} {path}")
+
+    def _add_partitions(self, name: str, wanted: int) -> dict[str, Any]:
+        present = self._topics[self._existing([name], create=False)[0]]["partitions"]
+        if wanted < present:
+            raise BadRequestError(f"topic {name!r} has {present} partitions, and none is ever taken away", topic=name, partitions=present)
+        self.create_topic(name, wanted)
+        return {"topic": name, "topic_id": self._topics[name]["topic_id"], "partitions": wanted, "added": wanted - present}
 
     def _describe(self, name: str) -> dict[str, Any]:
         self._existing([name], create=False)

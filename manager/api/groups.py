@@ -6,8 +6,8 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
+from manager.api.bodies import body_of, rule
 from manager.api.hooks import Gate, install
-from manager.api.native import body_of, path_rule
 from manager.groups import SESSION_TIMEOUT_SECONDS, Groups
 from manager.replica import Replica
 from myqueue.errors import BadRequestError
@@ -28,40 +28,40 @@ def make_blueprint(groups: Groups, replica: Replica, gate: Gate) -> Blueprint:
     def list_groups() -> Response:
         return jsonify({"groups": groups.all()})
 
-    @face.get(path_rule(routes.GROUP))
+    @face.get(rule(routes.GROUP))
     def describe(group: str) -> Response:
         return jsonify(groups.describe(group))
 
-    @face.delete(path_rule(routes.GROUP))
+    @face.delete(rule(routes.GROUP))
     def delete(group: str) -> Response:
         return jsonify(groups.delete(group))
 
-    @face.post(path_rule(routes.MEMBERS))
+    @face.post(rule(routes.MEMBERS))
     def join(group: str) -> tuple[Response, int]:
         body = body_of("topics", "strategy", "start", "session_timeout_seconds", "instance_id")
         topics = [check_topic_name(name) for name in _list(body, "topics", most=TOPICS_MAX)]
         return jsonify(groups.join(group, topics=topics, strategy=_text(body, "strategy") or "sticky", start=_text(body, "start") or "earliest",
                                    session_timeout_seconds=_seconds(body), instance_id=_text(body, "instance_id"))), 201
 
-    @face.delete(path_rule(routes.MEMBER))
+    @face.delete(rule(routes.MEMBER))
     def leave(group: str, member_id: str) -> Response:
         number = _member(member_id)
         groups.leave(group, number)
         return jsonify({"group": group, "member_id": number})
 
-    @face.post(path_rule(routes.MEMBER_HEARTBEAT))
+    @face.post(rule(routes.MEMBER_HEARTBEAT))
     def heartbeat(group: str, member_id: str) -> Response:
         body = body_of("released")
         released = [_partition(item) for item in _list(body, "released")] if body.get("released") is not None else []
         return jsonify(groups.heartbeat(group, _member(member_id), released))
 
-    @face.post(path_rule(routes.MEMBER_CLAIMS))
+    @face.post(rule(routes.MEMBER_CLAIMS))
     def claim(group: str, member_id: str) -> Response:
         body = body_of("generation", "partitions")
         partitions = list(dict.fromkeys(_partition(item) for item in _list(body, "partitions")))
         return jsonify({"offsets": _told(groups.claim(group, _member(member_id), generation=_generation(body), partitions=partitions))})
 
-    @face.put(path_rule(routes.MEMBER_OFFSETS))
+    @face.put(rule(routes.MEMBER_OFFSETS))
     def commit(group: str, member_id: str) -> Response:
         body = body_of("generation", "offsets")
         return jsonify({"offsets": _told(groups.commit(group, _member(member_id), generation=_generation(body), offsets=_offsets(body)))})

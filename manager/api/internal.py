@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from manager.api.native import body_of
+from manager.api.bodies import body_of
 from manager.cluster import commands
 from manager.heartbeats import NODES, HeartbeatBook, Liveness
 from manager.lives import Lives

@@ -6,8 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
+from manager.api import native_partitions
+from manager.api.bodies import body_of, integer_of, rule
 from manager.api.hooks import Gate, install
-from manager.catalogue import Catalogue, replicas
+from manager.catalogue import Catalogue
 from manager.cluster_view import ClusterView
 from manager.heartbeats import HeartbeatBook
 from manager.members import Members
@@ -17,7 +19,6 @@ from manager.service import TOPICS_MAX, ManagerService
 from myqueue.errors import BadRequestError
 from myqueue.protocol import routes
 from myqueue.protocol.names import check_topic_name, parse_integer
-from myqueue.service.arguments import json_object
 
 IDS_MAX = 10_000  # in one heartbeat
 
@@ -27,6 +28,7 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
     """The native face over a manager's operations."""
     blueprint = Blueprint("native", __name__)
     install(blueprint, gate=gate, replica=replica)
+    native_partitions.add_views(blueprint, service, replica)
 
     @blueprint.get(routes.CLUSTER)
     def cluster() -> Response:
@@ -48,33 +50,31 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
     @blueprint.post(routes.TOPICS)
     def create_topic() -> tuple[Response, int]:
         body = body_of("topic", "partitions", "replication_factor", "config")
-        made = service.create_topic(check_topic_name(body.get("topic")), partitions=_integer(body, "partitions", 1),
-                                    replication_factor=_integer(body, "replication_factor", None), config=body.get("config"))
+        made = service.create_topic(check_topic_name(body.get("topic")), partitions=integer_of(body, "partitions", 1),
+                                    replication_factor=integer_of(body, "replication_factor", None), config=body.get("config"))
         return jsonify(made), 201
 
-    @blueprint.get(path_rule(routes.TOPIC))
+    @blueprint.get(rule(routes.TOPIC))
     def describe_topic(topic: str) -> Response:
         def look(known: Catalogue) -> dict[str, Any]:
             found = known.topic(topic)
-            listed = [{"partition": row.partition, "leader": row.leader, "replicas": list(replicas(row)), "epoch": row.epoch, "status": row.status}
-                      for row in found.partitions]
-            return {**found.to_json(), "partition_list": listed}
+            return {**found.to_json(), "partition_list": native_partitions.partition_list(found)}
 
         return jsonify(replica.certain(look))
 
-    @blueprint.patch(path_rule(routes.TOPIC))
+    @blueprint.patch(rule(routes.TOPIC))
     def alter_topic(topic: str) -> Response:
         return jsonify(service.alter_topic(topic, body_of("config").get("config")))
 
-    @blueprint.delete(path_rule(routes.TOPIC))
+    @blueprint.delete(rule(routes.TOPIC))
     def delete_topic(topic: str) -> Response:
         return jsonify(service.delete_topic(topic))
 
-    @blueprint.get(path_rule(routes.RECOVERY))
+    @blueprint.get(rule(routes.RECOVERY))
     def report_loss(topic: str) -> Response:
         return jsonify({"topic": topic, "partitions": recovery.report(topic)})
 
-    @blueprint.post(path_rule(routes.RECOVERY))
+    @blueprint.post(rule(routes.RECOVERY))
     def recover(topic: str) -> Response:
         body = body_of("accept_loss", "partitions")
         partitions = body.get("partitions")
@@ -85,12 +85,12 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
         wanted = None if partitions is None else [parse_integer(number, name="partitions") for number in partitions]
         return jsonify({"topic": topic, "partitions": recovery.force(topic, wanted)})
 
-    @blueprint.delete(path_rule(routes.BROKER))
+    @blueprint.delete(rule(routes.BROKER))
     def remove_broker(broker_id: str) -> Response:
         service.remove_broker(parse_integer(broker_id, name="broker_id", minimum=1))
         return jsonify({"broker_id": int(broker_id), "removed": True})
 
-    @blueprint.post(path_rule(routes.DRAIN))
+    @blueprint.post(rule(routes.DRAIN))
     def drain_broker(broker_id: str) -> Response:
         draining = body_of("draining").get("draining", True)
         if not isinstance(draining, bool):
@@ -121,7 +121,7 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
         node_id = parse_integer(body.get("node_id"), name="node_id", minimum=1)
         return jsonify(members.add(node_id, body.get("url", ""), forwarded=routes.FORWARDED in request.headers)), 201
 
-    @blueprint.delete(path_rule(routes.MANAGER))
+    @blueprint.delete(rule(routes.MANAGER))
     def remove_manager(node_id: str) -> Response:
         number = parse_integer(node_id, name="node_id", minimum=1)
         members.remove(number, forwarded=routes.FORWARDED in request.headers)
@@ -138,20 +138,6 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
     return blueprint
 
 
-def body_of(*known: str) -> dict[str, Any]:
-    """The JSON object of the request's body; an empty body is an empty object. Raises BadRequestError."""
-    data = request.get_data(cache=True)
-    body = json_object(data, request.mimetype_params.get("charset", "utf-8")) if data.strip() else {}
-    unknown = sorted(set(body) - set(known))
-    if unknown:
-        raise BadRequestError(f"there is no field {', '.join(name[:80] for name in unknown[:5])}; known are {', '.join(known)}")
-    return body
-
-
-def _integer(body: dict[str, Any], name: str, default: Any) -> Any:
-    return default if body.get(name) is None else parse_integer(body[name], name=name, minimum=1)
-
-
 def _names(body: dict[str, Any]) -> list[str]:
     names = body.get("topics")
     if not isinstance(names, list) or not 1 <= len(names) <= TOPICS_MAX:
@@ -164,8 +150,3 @@ def _ids(body: dict[str, Any], name: str) -> list[int]:
     if not isinstance(ids, list) or len(ids) > IDS_MAX:
         raise BadRequestError(f"{name} must be a list of at most {IDS_MAX} ids", argument=name)
     return [parse_integer(value, name=name, minimum=1) for value in ids]
-
-
-def path_rule(template: str) -> str:
-    """A route of ours as Flask writes it."""
-    return template.replace("{", "<").replace("}", ">")

@@ -167,6 +167,17 @@ class AddPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """A topic has so many partitions in all: done again it changes nothing. Refused where the name belongs to another topic by now."""
+
+    topic: str
+    topic_id: int
+    partitions: int
+    live_brokers: tuple[int, ...] | None = None
+    TYPE: ClassVar[str] = "add_partitions"
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterProducers:
     """An id for each topic; with ``create`` a topic that is not there is made, with one partition, and with ``replicate`` replicas of it."""
 
@@ -311,7 +322,8 @@ class DeleteGroup:
 
 Command = (Noop | InitCluster | SetMember | RemoveMember | DiskLost | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition
            | RegisterProducers | RegisterConsumers | ReplaceDisk | DrainBroker | CreateReplicatedTopic | BeginElections | AppointLeaders
-           | SetLearners | ForceElections | AlterTopic | JoinGroup | LeaveGroup | AssignPartitions | ReleasePartitions | DeleteGroup)
+           | SetLearners | ForceElections | AlterTopic | AddPartitions | JoinGroup | LeaveGroup | AssignPartitions | ReleasePartitions
+           | DeleteGroup)
 BY_TYPE: dict[str, type] = {cls.TYPE: cls for cls in typing.get_args(Command)}
 _HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member, BeginElection, AppointLeader, Learners, Assigned)}
 

@@ -133,9 +133,13 @@ def _new_topic(draft: Draft, command: commands.CreateTopic | commands.CreateRepl
     name = check_topic_name(command.topic)
     if draft.topic(name) is not None:
         raise TopicExistsError(f"Topic '{name}' already exists", topic=name)
-    if not 1 <= command.partitions <= PARTITIONS_MAX:
-        raise BadRequestError(f"a topic has from 1 to {PARTITIONS_MAX} partitions, not {command.partitions}")
+    _check_partitions(command.partitions)
     return name
+
+
+def _check_partitions(partitions: int) -> None:
+    if not 1 <= partitions <= PARTITIONS_MAX:
+        raise BadRequestError(f"a topic has from 1 to {PARTITIONS_MAX} partitions, not {partitions}")
 
 
 def _create(draft: Draft, name: str, command: commands.CreateTopic | commands.CreateReplicatedTopic, factor: int | None) -> Row:
@@ -145,10 +149,15 @@ def _create(draft: Draft, name: str, command: commands.CreateTopic | commands.Cr
             "replication_factor": topic["replication_factor"], "config": command.config}
 
 
-def _alter_topic(draft: Draft, command: commands.AlterTopic) -> Row:
+def _same_topic(draft: Draft, command: commands.AlterTopic | commands.AddPartitions) -> Row:
     topic = draft.known_topic(command.topic)
     if topic["topic_id"] != command.topic_id:
         raise ConflictError(f"Topic '{command.topic}' was deleted and created again meanwhile", topic=command.topic)
+    return topic
+
+
+def _alter_topic(draft: Draft, command: commands.AlterTopic) -> Row:
+    topic = _same_topic(draft, command)
     config = {name: value for name, value in {**topic["config"], **command.changes}.items() if value is not None}
     draft.put("topic", {"topic_id": command.topic_id}, **{**_without(topic, "topic_id"), "config": config})
     return {"topic": command.topic, "topic_id": command.topic_id, "config": config}
@@ -169,6 +178,18 @@ def _add_partition(draft: Draft, command: commands.AddPartition) -> Row:
         raise RefusedError(f"Topic '{command.topic}' has {PARTITIONS_MAX} partitions: there cannot be more")
     draft.place(topic["topic_id"], partition, partitions=1, factor=topic["replication_factor"], live=command.live_brokers)
     return {"topic": command.topic, "topic_id": topic["topic_id"], "partition": partition}
+
+
+def _add_partitions(draft: Draft, command: commands.AddPartitions) -> Row:
+    topic = _same_topic(draft, command)
+    present = len(draft.find("partition", topic_id=command.topic_id))
+    _check_partitions(command.partitions)
+    if command.partitions < present:
+        raise BadRequestError(f"Topic '{command.topic}' has {present} partitions, and none is ever taken away: the new number is {present} or more, "
+                              f"not {command.partitions}", topic=command.topic, partitions=present)
+    if command.partitions > present:
+        draft.place(command.topic_id, present, partitions=command.partitions - present, factor=topic["replication_factor"], live=command.live_brokers)
+    return {"topic": command.topic, "topic_id": command.topic_id, "partitions": command.partitions, "added": command.partitions - present}
 
 
 def _register_producers(draft: Draft, command: commands.RegisterProducers) -> Row:
@@ -223,6 +244,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], Row]] = {
     commands.AlterTopic: _alter_topic,
     commands.DeleteTopic: _delete_topic,
     commands.AddPartition: _add_partition,
+    commands.AddPartitions: _add_partitions,
     commands.RegisterProducers: _register_producers,
     commands.RegisterConsumers: _register_consumers,
     commands.BeginElections: partitions.begin_elections,

@@ -1,4 +1,4 @@
-"""``myqueue topics``: list, create, describe, alter, trim, recover."""
+"""``myqueue topics``: list, create, describe, alter, add partitions, trim, recover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITION_COLUMNS = ("partition", "leader", "replicas", "epoch", "status", "star
 
 def add_parser(groups: Any) -> None:
     """A command for each thing one does with topics."""
-    text = "list, create, describe, alter, trim and recover topics"
+    text = "list, create, describe, alter, extend, trim and recover topics"
     parser = groups.add_parser("topics", help=text, description=text)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
@@ -45,6 +45,10 @@ def add_parser(groups: Any) -> None:
     alter.add_argument("topic", metavar="TOPIC")
     alter.add_argument("--config", type=_setting, action="append", default=[], metavar="FIELD=NUMBER", help=_fields())
     alter.add_argument("--unset", action="append", default=[], metavar="FIELD", help="take a field out: without it there is no bound")
+    more = command("add-partitions", _add_partitions, "give a topic more partitions; records with a key go to other partitions from then on",
+                   json=False)
+    more.add_argument("topic", metavar="TOPIC")
+    more.add_argument("--partitions", type=number(1), required=True, metavar="N", help="how many there are to be in all; none is ever taken away")
     trim = command("trim", _trim, "drop a partition's messages below an offset, for all consumers and for good", json=False)
     trim.add_argument("topic", metavar="TOPIC")
     trim.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
@@ -96,6 +100,17 @@ def _recover(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _add_partitions(arguments: argparse.Namespace) -> int:
+    with admin(arguments) as client:
+        added = client.add_partitions(existing(client, arguments.topic), arguments.partitions)
+    print(f"topic {arguments.topic} has {_counted(arguments.partitions)}, {added} of them new")
+    return 0
+
+
+def _counted(partitions: int) -> str:
+    return f"{partitions} partition{'s' if partitions != 1 else ''}"
+
+
 def _trim(arguments: argparse.Namespace) -> int:
     with admin(arguments) as client:
         start = client.trim(existing(client, arguments.topic), arguments.partition, arguments.before)
@@ -114,7 +129,7 @@ def _create(arguments: argparse.Namespace) -> int:
     with admin(arguments) as client:
         topic = client.create_topic(arguments.topic, partitions=arguments.partitions, replication_factor=arguments.replication_factor,
                                     config=dict(arguments.config) or None, exist_ok=arguments.if_not_exists)
-    print(f"topic {topic.topic} has {topic.partitions} partition{'s' if topic.partitions != 1 else ''}")
+    print(f"topic {topic.topic} has {_counted(topic.partitions)}")
     return 0
 
 

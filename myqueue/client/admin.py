@@ -102,6 +102,20 @@ class AdminClient:
         path = routes.TOPIC.format(topic=check_topic_name(topic))
         return dict(self._connection.call("PATCH", path, json={"config": dict(config)}, repeatable=True)["config"])
 
+    def add_partitions(self, topic: str, partitions: int) -> int:
+        """Let a topic have so many partitions in all; how many were added, 0 where it had as many. Partitions are never taken away.
+
+        Records with a key go to ``crc32(key) % partitions``: from now on to another partition than before, so that records of one key
+        that were sent before and after stand in two partitions, without an order between them.
+
+        Raises:
+            UnknownTopicError: nothing was changed.
+            BadRequestError: it has more already. Nothing was changed.
+            UnavailableError, OutcomeUnknownError: ask again.
+        """
+        path = routes.PARTITIONS.format(topic=check_topic_name(topic))
+        return int(self._connection.call("POST", path, json={"partitions": partitions}, repeatable=True)["added"])
+
     def topics(self) -> list[TopicDescription]:
         """All topics by name, without their partitions' details."""
         return sorted((_topic(body) for body in self._get(routes.TOPICS)["topics"]), key=lambda topic: topic.topic)

@@ -24,6 +24,7 @@ CLUSTER = "/v1/cluster"  # GET ?topic=… : the routing snapshot
 HEALTH = "/v1/health"  # GET: heartbeats and liveness of every actor
 TOPICS = "/v1/topics"  # GET list, POST create
 TOPIC = "/v1/topics/{topic}"  # GET describe, PATCH {config: {field: value | null}}, DELETE
+PARTITIONS = "/v1/topics/{topic}/partitions"  # GET list, POST {partitions: how many there are to be in all}
 RECOVERY = "/v1/topics/{topic}/recovery"  # GET what lost its majority and would be lost, POST {accept_loss: true, [partitions]}
 BROKER = "/v1/brokers/{broker_id}"  # DELETE: drain and remove
 DRAIN = "/v1/brokers/{broker_id}/drain"  # POST {draining: true | false}

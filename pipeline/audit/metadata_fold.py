@@ -257,6 +257,15 @@ def _add_partition(draft: _Draft, command: Mapping[str, Any]) -> None:
     draft.place(topic["topic_id"], first, 1, active, topic["replication_factor"])
 
 
+def _add_partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
+    topic, wanted = draft.require_topic(command["topic"]), command["partitions"]
+    first = len(draft.now.partitions_of(topic["topic_id"]))
+    if topic["topic_id"] != command["topic_id"] or not max(first, 1) <= wanted <= PARTITIONS_MAX:
+        raise NotApplicableError("another topic has this name by now, or bad numbers")
+    if wanted > first:
+        draft.place(topic["topic_id"], first, wanted - first, draft.takers(command.get("live_brokers")), topic["replication_factor"])
+
+
 def _partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
     """Elections and learners: each item by itself."""
     for item in command["items"]:
@@ -384,8 +393,8 @@ HANDLERS: dict[str, Callable[[_Draft, Mapping[str, Any]], None]] = {
     "disk_lost": _disk_lost,
     "add_broker": _add_broker, "remove_broker": _remove_broker, "replace_disk": _replace_disk, "drain_broker": _drain_broker,
     "create_topic": _create_topic, "create_replicated_topic": _create_replicated_topic, **dict.fromkeys(ITEMS, _partitions),
-    "alter_topic": _alter_topic, "delete_topic": _delete_topic, "add_partition": _add_partition, "register_producers": _register_producers,
-    "register_consumers": _register_consumers,
+    "alter_topic": _alter_topic, "delete_topic": _delete_topic, "add_partition": _add_partition, "add_partitions": _add_partitions,
+    "register_producers": _register_producers, "register_consumers": _register_consumers,
     "join_group": _join_group, "leave_group": _leave_group, "assign_partitions": _assign_partitions, "release_partitions": _release_partitions,
     "delete_group": _delete_group,
 }

@@ -106,4 +106,12 @@ LOG: list[c.Command] = [
     c.ReleasePartitions(1, ()),
     c.JoinGroup("readers", "one", ("logs",), "range", "latest", 3_600_000, NOW + 20),
     c.AssignPartitions(2, 1, (c.Assigned(1, 0, 3),)),
+    # more partitions
+    c.AddPartitions("spread", SPREAD, 4, live_brokers=(1, 4, 5)),
+    c.AddPartitions("spread", SPREAD, 4, live_brokers=(1, 4, 5)),
+    c.AddPartitions("spread", SPREAD, 3, live_brokers=(1, 4, 5)),
+    c.AddPartitions("spread", SPREAD, 10_001, live_brokers=(1, 4, 5)),
+    c.AddPartitions("spread", SPREAD, 5, live_brokers=()),
+    c.AddPartitions("spread", 99, 9, live_brokers=(1, 4, 5)),
+    c.AddPartitions("pair", 6, 9, live_brokers=(1, 4, 5)),
 ]

@@ -166,6 +166,17 @@ def test_a_partition_is_trimmed(myqueue) -> None:
     assert b"--before" in myqueue("topics", "trim", "t", "--partition", "0", code=2).stderr
 
 
+def test_partitions_are_added_by_their_total(myqueue) -> None:
+    """Again changes nothing; fewer is one sentence."""
+    myqueue("topics", "create", "t", "--partitions", "2")
+    for added in (3, 0):
+        assert f"topic t has 5 partitions, {added} of them new\n".encode() == myqueue("topics", "add-partitions", "t", "--partitions", "5").stdout
+    assert 5 == len(json.loads(myqueue("topics", "describe", "t", "--json").stdout))
+    assert b"has 5 partitions" in myqueue("topics", "add-partitions", "t", "--partitions", "4", code=1).stderr
+    assert b"nope" in myqueue("topics", "add-partitions", "nope", "--partitions", "4", code=1).stderr
+    assert b"--partitions" in myqueue("topics", "add-partitions", "t", code=2).stderr
+
+
 def test_brokers_and_health_are_shown(myqueue, address) -> None:
     assert str(address.split(":")[1]) in myqueue("brokers").stdout.decode()
     assert b"alive" in myqueue("health").stdout

@@ -24,6 +24,7 @@ COMMANDS = st.one_of(
     st.builds(commands.CreateTopic, NAMES, st.integers(0, 4), st.integers(1, 2), st.just({}), TIMES, LIVE),
     st.builds(commands.DeleteTopic, NAMES),
     st.builds(commands.AddPartition, NAMES, LIVE),
+    st.builds(commands.AddPartitions, NAMES, st.integers(1, 3), st.integers(0, 5), LIVE),
     st.builds(commands.RegisterProducers, LISTS, st.booleans(), TIMES, LIVE),
     st.builds(commands.RegisterConsumers, LISTS, st.sampled_from(["earliest", "latest", "other"]), TIMES))
 ASSIGNED = st.lists(st.builds(commands.Assigned, st.integers(1, 2), st.integers(0, 2), st.integers(1, 4)), max_size=5).map(tuple)

@@ -102,6 +102,27 @@ def test_a_topic_s_config_is_changed_field_by_field(view):
     assert [row["config"] for row in view.tables["topic"].values()] == [{}]
 
 
+def test_partitions_are_added_up_to_a_total(view):
+    """The present number changes nothing, fewer and another topic of the name are refused; new ones are spread like the first."""
+    do(view, c.CreateTopic("t", partitions=2, live_brokers=(1, 2)))
+    more = c.AddPartitions("t", 1, 5, live_brokers=(1, 2))
+    change = apply(view, more)
+    view.write(change.changes)
+    assert change.reply == {"result": {"topic": "t", "topic_id": 1, "partitions": 5, "added": 3}}
+    assert change.events == (PartitionsCreated(1, (2, 3, 4)),)
+    assert [row["leader"] for row in view.find("partition", topic_id=1)] == [1, 2, 1, 2, 1]
+    before = {table: dict(rows) for table, rows in view.tables.items()}
+    assert do(view, more)["result"] == {"topic": "t", "topic_id": 1, "partitions": 5, "added": 0}
+    fewer = do(view, c.AddPartitions("t", 1, 4, live_brokers=(1, 2)))
+    assert (code(fewer), fewer["error"]["details"]["partitions"]) == ("bad_request", 5)
+    assert code(do(view, c.AddPartitions("t", 1, 10_001, live_brokers=(1, 2)))) == "bad_request"
+    assert code(do(view, c.AddPartitions("t", 1, 6, live_brokers=()))) == "unavailable"
+    assert code(do(view, c.AddPartitions("t", 2, 6, live_brokers=(1, 2)))) == "conflict"
+    assert code(do(view, c.AddPartitions("u", 1, 6, live_brokers=(1, 2)))) == "unknown_topic"
+    assert before == view.tables
+    assert do(view, c.AddPartitions("t", 1, 5, live_brokers=()))["result"]["added"] == 0
+
+
 def test_deleting_a_topic_takes_what_refers_to_it(view):
     do(view, c.RegisterProducers(("t",), live_brokers=(1,)))
     do(view, c.RegisterConsumers(("t",)))

@@ -1,0 +1,34 @@
+"""The native face's partitions of a topic: list them, add some."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify
+
+from manager.api.bodies import body_of, integer_of, rule
+from manager.catalogue import Topic, replicas
+from manager.replica import Replica
+from manager.service import ManagerService
+from myqueue.protocol import routes
+from myqueue.protocol.names import check_topic_name
+
+
+def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica) -> None:
+    """Give the native blueprint these paths."""
+
+    @blueprint.get(rule(routes.PARTITIONS))
+    def list_partitions(topic: str) -> Response:
+        found = replica.certain(lambda known: known.topic(check_topic_name(topic)))
+        return jsonify({"topic": topic, "topic_id": found.topic_id, "partitions": partition_list(found)})
+
+    @blueprint.post(rule(routes.PARTITIONS))
+    def add_partitions(topic: str) -> tuple[Response, int]:
+        made = service.add_partitions(topic, integer_of(body_of("partitions"), "partitions"))
+        return jsonify(made), 201 if made["added"] else 200
+
+
+def partition_list(topic: Topic) -> list[dict[str, Any]]:
+    """A topic's partitions, each with who leads and holds it."""
+    return [{"partition": row.partition, "leader": row.leader, "replicas": list(replicas(row)), "epoch": row.epoch, "status": row.status}
+            for row in topic.partitions]
