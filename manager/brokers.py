@@ -11,6 +11,7 @@ from myqueue.client.transport import Transport, call
 from myqueue.clock import Clock, SystemClock
 from myqueue.errors import MyQueueError
 from myqueue.protocol import routes
+from myqueue.protocol.batch import BATCH_TYPE
 from myqueue.protocol.types import NodeAddress, PartitionId
 
 T = TypeVar("T")
@@ -71,6 +72,10 @@ class Brokers:
     def append(self, broker_id: int, address: NodeAddress, partition: PartitionId, record: Mapping[str, Any]) -> dict[str, Any]:
         return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_RECORDS, partition), {"records": [record]})
 
+    def append_batch(self, broker_id: int, address: NodeAddress, partition: PartitionId, batch: bytes) -> dict[str, Any]:
+        """Append a packed batch; never repeated here."""
+        return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_RECORDS, partition), batch)
+
     def dequeue(self, broker_id: int, address: NodeAddress, partition: PartitionId, body: Mapping[str, Any]) -> dict[str, Any]:
         """Take the consumer's next message; never repeated here."""
         return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_DEQUEUE, partition), dict(body))
@@ -109,6 +114,9 @@ class Brokers:
     def _call(self, component: str, address: NodeAddress, method: str, path: str, body: Any, *, timeout_seconds: float | None = None,
               repeatable: bool = False) -> Any:
         try:
+            if isinstance(body, bytes):
+                return call(self._transport, method, address.url + path, body=body, headers={"Content-Type": BATCH_TYPE},
+                            read_timeout_seconds=timeout_seconds or self._timeout_seconds, repeatable=repeatable)
             return call(self._transport, method, address.url + path, json=body, read_timeout_seconds=timeout_seconds or self._timeout_seconds,
                         repeatable=repeatable)
         except MyQueueError as error:

@@ -74,7 +74,7 @@ class Records:
         self._book.heard("producer", producer_id)
         body = {**wire.value_to_json(value), **(wire.value_to_json(key, "key") if key is not None else {})}
         row = topic.partitions[number]
-        appended = self._at_leader(topic, row, lambda broker_id, address: self._brokers.append(broker_id, address, partition_id(row), body))
+        appended = self.at_leader(topic, row, lambda broker_id, address: self._brokers.append(broker_id, address, partition_id(row), body))
         return Produced(number, appended["base_offset"])
 
     def consume(self, *, consumer_id: int, topic_name: str, partition: int | None = None, request_id: str | None = None) -> Consumed | None:
@@ -126,7 +126,7 @@ class Records:
     def set_offsets(self, wanted: Sequence[tuple[Topic, PartitionRow, dict[str, Any]]]) -> list[int | MyQueueError]:
         """Have offsets set in several partitions side by side, each with the body that its leader gets; the offset or the error of each."""
         def ask(topic: Topic, row: PartitionRow, body: dict[str, Any]) -> Callable[[], int]:
-            return lambda: self._at_leader(topic, row, lambda broker_id, address: self._brokers.set_offset(
+            return lambda: self.at_leader(topic, row, lambda broker_id, address: self._brokers.set_offset(
                 broker_id, address, partition_id(row), body))
 
         return self._brokers.each([ask(*one) for one in wanted]) if wanted else []
@@ -187,7 +187,7 @@ class Records:
             self._check_in_time(end)
             return self._brokers.dequeue(broker_id, address, partition_id(row), body)
 
-        answer = self._at_leader(topic, row, ask)
+        answer = self.at_leader(topic, row, ask)
         if answer.get("empty"):
             return None
         value = {name: answer[name] for name in ("value", "value_base64") if name in answer}
@@ -220,14 +220,18 @@ class Records:
         if partition is not None:
             return topic, topic.partition(partition).partition
         count = len(topic.partitions)
-        return topic, partition_for(key, count) if key is not None else self._turn("produce", topic.topic_id) % count
+        return topic, partition_for(key, count) if key is not None else self.turn(topic) % count
 
     def _turn(self, *who: Any) -> int:
         if who not in self._turns and len(self._turns) >= TURNS_KEPT:
             self._turns = {}
         return next(self._turns.setdefault(who, itertools.count()))
 
-    def _at_leader(self, topic: Topic, row: PartitionRow, make: Callable[[int, NodeAddress], T]) -> T:
+    def turn(self, topic: Topic) -> int:
+        """A number that grows with each call, for what is produced to a topic without saying where to."""
+        return self._turn("produce", topic.topic_id)
+
+    def at_leader(self, topic: Topic, row: PartitionRow, make: Callable[[int, NodeAddress], T]) -> T:
         """Call the partition's leader; what surely was not done because the leadership moves is tried again for a while.
 
         Raises:

@@ -16,6 +16,7 @@ from manager.api import internal, native, partition, queue
 from manager.api.hooks import Gate
 from manager.app import create_app
 from manager.appointer import Appointer
+from manager.batches import Batches
 from manager.brokers import Brokers
 from manager.cluster_view import ClusterView, database_of
 from manager.coordinator import Coordinator
@@ -129,7 +130,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
 
     blueprints = [queue.make_blueprint(service, records, replica, gate),
                   partition.make_blueprint(service, records, replica, gate, status.raft, spawner.spawn),
-                  native.make_blueprint(service, replica, view, book, members, gate, recovery),
+                  native.make_blueprint(service, replica, view, book, members, gate, recovery,
+                                        Batches(replica=replica, brokers=brokers, records=records)),
                   groups_face.make_blueprint(groups, replica, gate),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]

@@ -236,6 +236,15 @@ class UnreachableError(UnavailableError):
     code = "unreachable"
 
 
+# --- the system did a part of it ---
+
+
+class PartlyStoredError(MyQueueError):
+    """Some of the request's records are stored and others are not; ``partitions`` says which. Sent again as a whole, those would be stored twice."""
+
+    code, status, outcome = "partly_stored", 502, UNKNOWN
+
+
 # --- the system is at fault or must not go on ---
 
 

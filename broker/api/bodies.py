@@ -50,22 +50,10 @@ def produce_body(request: Request) -> tuple[list[Block], int]:
     kind = (request.mimetype or JSON_TYPE).lower()
     raw = request.get_data(cache=False)
     if kind == JSON_TYPE:
-        raw = pack(_records(parse_json(raw)))
+        raw = pack(wire.records_from_json(wire.record_items(parse_json(raw))))
     elif kind != BATCH_TYPE:
         raise UnsupportedMediaTypeError(f"{kind} is not read here; good types are {BATCH_TYPE} and {JSON_TYPE}", supported=[BATCH_TYPE, JSON_TYPE])
     return admit(raw), len(raw)
-
-
-def _records(body: Any) -> list[Record]:
-    items = body["records"] if isinstance(body, dict) and "records" in body else [body]
-    if isinstance(body, dict) and "records" in body and len(body) > 1:
-        raise BadRequestError("beside records there is nothing else in a batch")
-    if not isinstance(items, list) or not items:
-        raise BadRequestError("records must be a list of one record or more")
-    records = [wire.record_from_json(item) for item in items]
-    for record in records:
-        check_record(record)
-    return records
 
 
 def value_blocks(value: bytes, key: bytes | None = None) -> tuple[list[Block], int]:

@@ -6,9 +6,10 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from manager.api import native_partitions
+from manager.api import native_partitions, native_records
 from manager.api.bodies import body_of, integer_of, rule
 from manager.api.hooks import Gate, install
+from manager.batches import Batches
 from manager.catalogue import Catalogue
 from manager.cluster_view import ClusterView
 from manager.heartbeats import HeartbeatBook
@@ -24,11 +25,12 @@ IDS_MAX = 10_000  # in one heartbeat
 
 
 def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate,
-                   recovery: Recovery) -> Blueprint:
+                   recovery: Recovery, batches: Batches) -> Blueprint:
     """The native face over a manager's operations."""
     blueprint = Blueprint("native", __name__)
     install(blueprint, gate=gate, replica=replica)
     native_partitions.add_views(blueprint, service, replica)
+    native_records.add_views(blueprint, batches)
 
     @blueprint.get(routes.CLUSTER)
     def cluster() -> Response:

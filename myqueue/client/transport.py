@@ -143,17 +143,17 @@ def _host(url: str) -> str:
     return urllib3.util.parse_url(url).netloc or url
 
 
-def call(transport: Transport, method: str, url: str, *, json: Any = None, params: Mapping[str, Any] | None = None,
+def call(transport: Transport, method: str, url: str, *, json: Any = None, body: bytes | None = None, params: Mapping[str, Any] | None = None,
          headers: Mapping[str, str] | None = None, read_timeout_seconds: float = READ_TIMEOUT_SECONDS, repeatable: bool = False) -> Any:
-    """Send JSON, get JSON; an answer of 400 or above becomes the error its envelope names.
+    """Send JSON, or the bytes of ``body``, get JSON; an answer of 400 or above becomes the error its envelope names.
 
     Raises:
         MyQueueError: what the server answered, or that it could not be reached. Where a node refuses another's signature that is an
             UnavailableError: whoever the call is made for has shown its own credentials, and can do nothing about a clock or a secret of ours.
     """
     head = {"Content-Type": "application/json", **(headers or {})} if json is not None else headers
-    body = None if json is None else jsonlib.dumps(json).encode()
-    answer = transport.request(method, url, params=params, headers=head, body=body,
+    raw = body if json is None else jsonlib.dumps(json).encode()
+    answer = transport.request(method, url, params=params, headers=head, body=raw,
                                read_timeout_seconds=read_timeout_seconds, repeatable=repeatable)
     try:
         raise_for(answer)

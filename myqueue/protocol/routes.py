@@ -25,6 +25,7 @@ HEALTH = "/v1/health"  # GET: heartbeats and liveness of every actor
 TOPICS = "/v1/topics"  # GET list, POST create
 TOPIC = "/v1/topics/{topic}"  # GET describe, PATCH {config: {field: value | null}}, DELETE
 PARTITIONS = "/v1/topics/{topic}/partitions"  # GET list, POST {partitions: how many there are to be in all}
+TOPIC_RECORDS = "/v1/topics/{topic}/records"  # POST records, each to its partition: the one it names, its key's, or the one whose turn it is
 RECOVERY = "/v1/topics/{topic}/recovery"  # GET what lost its majority and would be lost, POST {accept_loss: true, [partitions]}
 BROKER = "/v1/brokers/{broker_id}"  # DELETE: drain and remove
 DRAIN = "/v1/brokers/{broker_id}/drain"  # POST {draining: true | false}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import BY_CODE, BadRequestError, InternalError, MyQueueError, OutcomeUnknownError, UnavailableError
+from .batch import check_record
 from .types import Appended, ClusterSnapshot, Message, NodeAddress, PartitionInfo, Record, TopicPartition
 
 RETRY_AFTER_SECONDS = 1
@@ -92,6 +93,24 @@ def record_from_json(body: object) -> Record:
         raise BadRequestError("timestamp must be a whole number of microseconds since 1970")
     pairs = tuple((text_to_bytes(name, "a header name").decode(), text_to_bytes(text, f"header {name}")) for name, text in headers.items())
     return Record(value, value_from_json(body, "key"), pairs, timestamp)
+
+
+def record_items(body: object) -> list[Any]:
+    """What stands for records in the JSON body of a produce: ``{"records": [record, …]}``, or one record alone. Raises BadRequestError."""
+    items = body["records"] if isinstance(body, dict) and "records" in body else [body]
+    if isinstance(body, dict) and "records" in body and len(body) > 1:
+        raise BadRequestError("beside records there is nothing else in a batch")
+    if not isinstance(items, list) or not items:
+        raise BadRequestError("records must be a list of one record or more")
+    return items
+
+
+def records_from_json(items: Iterable[object]) -> list[Record]:
+    """Records of a JSON produce, each within its size. Raises BadRequestError, TooLargeError."""
+    records = [record_from_json(item) for item in items]
+    for record in records:
+        check_record(record)
+    return records
 
 
 def message_to_json(message: Message) -> dict[str, Any]:

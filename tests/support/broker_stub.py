@@ -18,6 +18,7 @@ import requests
 
 from myqueue.errors import MyQueueError, NotLeaderError, RefusedError, UnknownPartitionError
 from myqueue.protocol import wire
+from myqueue.protocol.batch import BATCH_TYPE, blocks_of, records_of
 
 Partition = tuple[int, int]
 _PARTITION_PATH = re.compile(r"/internal/partitions/(\d+)/(\d+)/(\w+)")
@@ -195,6 +196,14 @@ class BrokerStub:
         return {"offset": offset, "timestamp": 1_700_000_000_000_000 + offset, **log[offset]}
 
 
+def _body(kind: str | None, data: bytes) -> Any:
+    """The JSON of a call; a packed batch as the records it stands for."""
+    if kind != BATCH_TYPE:
+        return json.loads(data) if data else None
+    records = [record for block in blocks_of(data) for record in records_of(block)]
+    return {"records": [{**wire.value_to_json(one.value), **({} if one.key is None else wire.value_to_json(one.key, "key"))} for one in records]}
+
+
 def _handler(stub: BrokerStub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -203,7 +212,7 @@ def _handler(stub: BrokerStub) -> type[BaseHTTPRequestHandler]:
         def _serve(self) -> None:
             data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             try:
-                status, body = 200, stub.answer(self.command, self.path, json.loads(data) if data else None)
+                status, body = 200, stub.answer(self.command, self.path, _body(self.headers.get("Content-Type"), data))
             except MyQueueError as error:
                 status, body = error.status, wire.error_to_json(error)
             except AttributeError:

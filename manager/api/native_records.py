@@ -1,0 +1,50 @@
+"""The native face's records of a whole topic: produce to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Response, jsonify, request
+
+from manager.api.bodies import rule
+from manager.batches import Addressed, Batches
+from myqueue.errors import BadRequestError, UnsupportedMediaTypeError
+from myqueue.protocol import routes, wire
+from myqueue.protocol.names import check_topic_name, parse_integer
+from myqueue.service.arguments import json_object
+
+JSON_TYPE = "application/json"
+PARTITION_MAX = 2**31 - 1
+
+
+def add_views(blueprint: Blueprint, batches: Batches) -> None:
+    """Give the native blueprint these paths."""
+
+    @blueprint.post(rule(routes.TOPIC_RECORDS))
+    def produce(topic: str) -> Response:
+        name = check_topic_name(topic)
+        outcomes = batches.produce(name, _batch())
+        return jsonify({"topic": name, "record_count": sum(len(outcome.places) for outcome in outcomes),
+                        "partitions": [outcome.to_json() for outcome in outcomes]})
+
+
+def _batch() -> list[Addressed]:
+    """The records of the request. Raises BadRequestError, TooLargeError, UnsupportedMediaTypeError."""
+    sequence = [name for name in (routes.PRODUCER_ID, routes.PRODUCER_EPOCH, routes.PRODUCER_SEQ) if name in request.headers]
+    if sequence:
+        raise BadRequestError(f"{', '.join(sequence)}: sequences are counted by partition, so such records go to one: "
+                              f"POST {routes.RECORDS}", headers=sequence)
+    kind = (request.mimetype or JSON_TYPE).lower()
+    if kind != JSON_TYPE:
+        raise UnsupportedMediaTypeError(f"{kind} is not read here; a good type is {JSON_TYPE}", supported=[JSON_TYPE])
+    items = wire.record_items(json_object(request.get_data(cache=False), request.mimetype_params.get("charset", "utf-8")))
+    numbers = [_partition(item) for item in items]
+    records = wire.records_from_json({name: value for name, value in item.items() if name != "partition"} if isinstance(item, dict) else item
+                                     for item in items)
+    return [Addressed(record, number) for record, number in zip(records, numbers, strict=True)]
+
+
+def _partition(item: Any) -> int | None:
+    if not isinstance(item, dict) or item.get("partition") is None:
+        return None
+    return parse_integer(item["partition"], name="partition", maximum=PARTITION_MAX)
