@@ -48,6 +48,19 @@ class Self:
     disk_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a consumer stands in a partition; ``offset`` is None where it has committed nothing."""
+
+    offset: int | None
+    start_offset: int
+    end_offset: int
+
+    @property
+    def unread(self) -> int:
+        return max(0, self.end_offset - max(self.start_offset, self.offset or 0))
+
+
 class BrokerService:
     """The operations of a broker, by partition identity.
 
@@ -174,6 +187,10 @@ class BrokerService:
 
     def sizes(self, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
         """How many messages the consumer has not read, per partition. Raises NotLeaderError where one is not led here."""
+        return [position.unread for position in self.positions(consumer, partitions)]
+
+    def positions(self, consumer: str, partitions: Sequence[PartitionId]) -> list[Position]:
+        """Where the consumer stands in each partition. Raises NotLeaderError where one is not led here."""
         told, found = self._told(partitions), self._store.consumer_offsets(partitions, consumer)
         unsettled = [partition for partition, (head, _) in found.items() if not self._is_settled(partition, head, told[partition])]
         if unsettled:
@@ -182,7 +199,7 @@ class BrokerService:
             told, found = self._told(partitions), self._store.consumer_offsets(partitions, consumer)
             for partition, (head, _) in found.items():
                 self._check_settled(partition, head, told[partition])
-        return [_unread(partition, *found.get(partition, (None, None))) for partition in partitions]
+        return [_position(partition, *found.get(partition, (None, None))) for partition in partitions]
 
     # --- what managers ask for ---
 
@@ -463,8 +480,8 @@ def wanted(requests: Sequence[Request]) -> Wanted:
                             if isinstance(request, DequeueRequest) and request.request_id is not None), trim=bool(others))
 
 
-def _unread(partition: PartitionId, head: Head | None, offset: int | None) -> int:
+def _position(partition: PartitionId, head: Head | None, offset: int | None) -> Position:
     if head is None:
         raise NotLeaderError(f"partition {partition} is not held here")
     check_leading(head)
-    return max(0, head.commit_offset - max(head.earliest, offset or 0))
+    return Position(offset, head.earliest, head.commit_offset)

@@ -84,8 +84,16 @@ class Brokers:
         return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_OFFSETS, partition), dict(body), repeatable=True)["offset"]
 
     def sizes(self, broker_id: int, address: NodeAddress, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
+        """How many messages of each partition a consumer has not read."""
+        return self._positions(broker_id, address, consumer, partitions)["sizes"]
+
+    def positions(self, broker_id: int, address: NodeAddress, consumer: str, partitions: Sequence[PartitionId]) -> list[dict[str, Any]]:
+        """Where a consumer stands in each partition: ``offset`` (None where it has committed nothing), ``start_offset``, ``end_offset``."""
+        return self._positions(broker_id, address, consumer, partitions)["positions"]
+
+    def _positions(self, broker_id: int, address: NodeAddress, consumer: str, partitions: Sequence[PartitionId]) -> dict[str, Any]:
         body = {"consumer": consumer, "partitions": [list(partition) for partition in partitions]}
-        return self._call(f"broker-{broker_id}", address, "POST", routes.I_SIZES, body, repeatable=True)["sizes"]
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_SIZES, body, repeatable=True)
 
     def each(self, calls: Sequence[Callable[[], T]]) -> list[T | MyQueueError]:
         """Make several calls side by side: the answer or the error of each, in their order."""

@@ -20,7 +20,7 @@ from myqueue.errors import MyQueueError, NotFoundError, OutcomeUnknownError, Ove
 from myqueue.protocol import wire
 from myqueue.protocol.batch import check_record
 from myqueue.protocol.partitioner import partition_for
-from myqueue.protocol.types import NodeAddress, Record
+from myqueue.protocol.types import NodeAddress, PartitionId, Record
 
 T = TypeVar("T")
 TURNS_KEPT = 100_000
@@ -44,6 +44,24 @@ class Consumed:
     offset: int
     timestamp: int
     value: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a consumer stands in a partition; ``offset`` is None where it has committed nothing, and so begins at the start."""
+
+    partition: int
+    offset: int | None
+    start_offset: int
+    end_offset: int
+
+    @property
+    def lag(self) -> int:
+        """The messages that it has not committed."""
+        return max(0, self.end_offset - max(self.start_offset, self.offset or 0))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"partition": self.partition, "offset": self.offset, "start_offset": self.start_offset, "end_offset": self.end_offset, "lag": self.lag}
 
 
 def consumer_key(consumer_id: int) -> str:
@@ -109,6 +127,22 @@ class Records:
         if failures:
             raise failures[0]
         return sorted(sizes.items())
+
+    def positions(self, *, consumer_id: int, topic_name: str) -> list[Position]:
+        """Where a consumer stands in each partition. It was not heard of by that.
+
+        Raises:
+            UnknownTopicError, UnknownConsumerError: no such topic, or no such consumer of it.
+            UnavailableError: not every leader has said it.
+        """
+        topic = self._replica.certain(lambda known: known.topic(topic_name))
+        self._replica.certain(lambda _: self._replica.check_consumer(consumer_id, topic.topic_id, topic_name))
+        consumer = consumer_key(consumer_id)
+        said, failures = self._ask_leaders(topic, topic.partitions,
+                                           lambda broker_id, address, group: self._brokers.positions(broker_id, address, consumer, group))
+        if failures:
+            raise failures[0]
+        return [Position(number, one["offset"], one["start_offset"], one["end_offset"]) for number, one in sorted(said.items())]
 
     def pin_latest(self, *, consumer_id: int, topic_name: str) -> None:
         """Let a new consumer begin at the present end of every partition.
@@ -198,23 +232,28 @@ class Records:
             raise OverloadedError("this manager was held up, and the request may have been repeated meanwhile: nothing was handed out by it")
 
     def _ask_sizes(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int) -> tuple[dict[int, int], list[MyQueueError]]:
-        """Unread messages by partition, one call a broker; and the errors of brokers that did not say."""
+        """Unread messages by partition; and the errors of brokers that did not say."""
+        consumer = consumer_key(consumer_id)
+        return self._ask_leaders(topic, rows, lambda broker_id, address, group: self._brokers.sizes(broker_id, address, consumer, group))
+
+    def _ask_leaders(self, topic: Topic, rows: Sequence[PartitionRow],
+                     make: Callable[[int, NodeAddress, list[PartitionId]], list[T]]) -> tuple[dict[int, T], list[MyQueueError]]:
+        """What the leaders say, by partition, one call a broker; and the errors of those that did not."""
         catalogue = self._replica.catalogue()
         wanted, now = {row.partition for row in rows}, catalogue.topics.get(topic.name, topic)
         groups = list(catalogue.by_leader(now, [row for row in now.partitions if row.partition in wanted]).items())
 
-        def ask(broker_id: int, group: Sequence[PartitionRow]) -> Callable[[], list[int]]:
-            return lambda: self._held(lambda: self._brokers.sizes(broker_id, catalogue.address(broker_id), consumer_key(consumer_id),
-                                                                  [partition_id(row) for row in group]))
+        def ask(broker_id: int, group: Sequence[PartitionRow]) -> Callable[[], list[T]]:
+            return lambda: self._held(lambda: make(broker_id, catalogue.address(broker_id), [partition_id(row) for row in group]))
 
-        sizes: dict[int, int] = {}
+        said: dict[int, T] = {}
         failures: list[MyQueueError] = []
         for (_, group), outcome in zip(groups, self._brokers.each([ask(*group) for group in groups]), strict=True):
             if isinstance(outcome, MyQueueError):
                 failures.append(outcome)
             else:
-                sizes |= {row.partition: size for row, size in zip(group, outcome, strict=True)}
-        return sizes, failures
+                said |= {row.partition: one for row, one in zip(group, outcome, strict=True)}
+        return said, failures
 
     def _place(self, topic: Topic, key: bytes | None, partition: int | None) -> tuple[Topic, int]:
         if partition is not None:

@@ -131,7 +131,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     blueprints = [queue.make_blueprint(service, records, replica, gate),
                   partition.make_blueprint(service, records, replica, gate, status.raft, spawner.spawn),
                   native.make_blueprint(service, replica, view, book, members, gate, recovery,
-                                        Batches(replica=replica, brokers=brokers, records=records)),
+                                        Batches(replica=replica, brokers=brokers, records=records), records),
                   groups_face.make_blueprint(groups, replica, gate),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]

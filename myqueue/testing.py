@@ -28,6 +28,7 @@ from .errors import (
     OutcomeUnknownError,
     SequenceGapError,
     TopicExistsError,
+    UnknownConsumerError,
     UnknownPartitionError,
     UnknownTopicError,
     UnreachableError,
@@ -203,6 +204,9 @@ class InMemoryTransport:
         match = re.fullmatch(r"/v1/topics/([^/]+)/partitions", path)
         if method == "POST" and match:
             return self._add_partitions(match[1], parse_integer(body.get("partitions"), name="partitions", minimum=1))
+        match = re.fullmatch(r"/v1/topics/([^/]+)/lag", path)
+        if method == "GET" and match:
+            return self._lag(match[1], parse_integer(params.get("consumer_id"), name="consumer_id", minimum=1))
         if (method, path) == ("POST", routes.PRODUCERS):
             return {"producers": {name: {"producer_id": self._next("producers"), "producer_epoch": 0}
                                   for name in self._existing(body["topics"], create=body.get("create", False))}}
@@ -226,6 +230,18 @@ class InMemoryTransport:
             raise BadRequestError(f"topic {name!r} has {present} partitions, and none is ever taken away", topic=name, partitions=present)
         self.create_topic(name, wanted)
         return {"topic": name, "topic_id": self._topics[name]["topic_id"], "partitions": wanted, "added": wanted - present}
+
+    def _lag(self, name: str, consumer_id: int) -> dict[str, Any]:
+        self._existing([name], create=False)
+        if consumer_id > self._ids["consumers"]:
+            raise UnknownConsumerError(f"consumer {consumer_id} is not registered", consumer_id=consumer_id, topic=name)
+        rows = []
+        for at, held in sorted(self._partitions.items()):
+            if at.topic == name:
+                offset = held.offsets.get(consumer_id)
+                rows.append({"partition": at.partition, "offset": offset, "start_offset": held.start, "end_offset": held.end,
+                             "lag": max(0, held.end - max(held.start, offset or 0))})
+        return {"topic": name, "consumer_id": consumer_id, "lag": sum(row["lag"] for row in rows), "partitions": rows}
 
     def _describe(self, name: str) -> dict[str, Any]:
         self._existing([name], create=False)

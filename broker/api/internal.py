@@ -101,7 +101,8 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
     def sizes() -> Response:
         body = bodies.json_object(request)
         partitions = [_partition(item) for item in _list(body, "partitions")]
-        return jsonify({"sizes": service.sizes(bodies.consumer_key(body.get("consumer")), partitions)})
+        found = service.positions(bodies.consumer_key(body.get("consumer")), partitions)
+        return jsonify({"sizes": [position.unread for position in found], "positions": [dataclasses.asdict(position) for position in found]})
 
     return face
 

@@ -35,3 +35,16 @@ def integer_of(body: dict[str, Any], name: str, default: Any = MISSING, *, minim
     if default is MISSING:
         raise BadRequestError(f"{name} is needed: a whole number from {minimum}", argument=name)
     return default
+
+
+def query_of(*known: str) -> list[str | None]:
+    """The arguments of the query string by these names, in their order; None where one is not given.
+
+    Raises:
+        BadRequestError: there is another one, or one is given twice.
+    """
+    unknown, twice = sorted(set(request.args) - set(known)), [name for name in request.args if len(request.args.getlist(name)) > 1]
+    if unknown or twice:
+        raise BadRequestError(f"{twice[0][:80]} is given twice" if twice else
+                              f"there is no argument {', '.join(name[:80] for name in unknown[:5])}; known are {', '.join(known)}")
+    return [request.args.get(name) for name in known]

@@ -14,6 +14,7 @@ from manager.catalogue import Catalogue
 from manager.cluster_view import ClusterView
 from manager.heartbeats import HeartbeatBook
 from manager.members import Members
+from manager.records import Records
 from manager.recovery import Recovery
 from manager.replica import Replica
 from manager.service import TOPICS_MAX, ManagerService
@@ -25,12 +26,12 @@ IDS_MAX = 10_000  # in one heartbeat
 
 
 def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate,
-                   recovery: Recovery, batches: Batches) -> Blueprint:
+                   recovery: Recovery, batches: Batches, records: Records) -> Blueprint:
     """The native face over a manager's operations."""
     blueprint = Blueprint("native", __name__)
     install(blueprint, gate=gate, replica=replica)
     native_partitions.add_views(blueprint, service, replica)
-    native_records.add_views(blueprint, batches)
+    native_records.add_views(blueprint, batches, records)
 
     @blueprint.get(routes.CLUSTER)
     def cluster() -> Response:

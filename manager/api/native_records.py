@@ -1,4 +1,4 @@
-"""The native face's records of a whole topic: produce to it."""
+"""The native face's records of a whole topic: produce to it, and how far a consumer is."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
-from manager.api.bodies import rule
+from manager.api.bodies import query_of, rule
 from manager.batches import Addressed, Batches
+from manager.records import Records
 from myqueue.errors import BadRequestError, UnsupportedMediaTypeError
 from myqueue.protocol import routes, wire
 from myqueue.protocol.names import check_topic_name, parse_integer
@@ -17,7 +18,7 @@ JSON_TYPE = "application/json"
 PARTITION_MAX = 2**31 - 1
 
 
-def add_views(blueprint: Blueprint, batches: Batches) -> None:
+def add_views(blueprint: Blueprint, batches: Batches, records: Records) -> None:
     """Give the native blueprint these paths."""
 
     @blueprint.post(rule(routes.TOPIC_RECORDS))
@@ -26,6 +27,15 @@ def add_views(blueprint: Blueprint, batches: Batches) -> None:
         outcomes = batches.produce(name, _batch())
         return jsonify({"topic": name, "record_count": sum(len(outcome.places) for outcome in outcomes),
                         "partitions": [outcome.to_json() for outcome in outcomes]})
+
+    @blueprint.get(rule(routes.LAG))
+    def lag(topic: str) -> Response:
+        name, [consumer_id] = check_topic_name(topic), query_of("consumer_id")
+        if consumer_id is None:
+            raise BadRequestError("consumer_id is needed: as its registration told it", argument="consumer_id")
+        found = records.positions(consumer_id=parse_integer(consumer_id, name="consumer_id", minimum=1), topic_name=name)
+        return jsonify({"topic": name, "consumer_id": int(consumer_id), "lag": sum(one.lag for one in found),
+                        "partitions": [one.to_json() for one in found]})
 
 
 def _batch() -> list[Addressed]:

@@ -187,8 +187,14 @@ class AdminClient:
         return int(self._persistent_call(place, "POST", path, headers={"Content-Type": "application/json"}, body=body)["start_offset"])
 
     def lag(self, topic: str, consumer_id: int) -> list[PartitionLag]:
-        """How far a consumer is, by partition; where it has committed nothing it stands at the earliest offset. Raises UnknownTopicError."""
-        return [self._lag(partition, consumer_id) for partition in self._partitions(topic)]
+        """How far a consumer is, by partition; where it has committed nothing it stands at the earliest offset.
+
+        Raises:
+            UnknownTopicError, UnknownConsumerError: no such topic, or the consumer is not registered for it.
+        """
+        body = self._get(routes.LAG.format(topic=check_topic_name(topic)), {"consumer_id": consumer_id})
+        return [PartitionLag(topic, at["partition"], at["start_offset"] if at["offset"] is None else at["offset"], at["start_offset"],
+                             at["end_offset"]) for at in body["partitions"]]
 
     def close(self) -> None:
         self._connection.close()
@@ -199,8 +205,8 @@ class AdminClient:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    def _get(self, path: str) -> Any:
-        return self._connection.persistently(lambda: self._connection.call("GET", path), self._max_block_seconds)
+    def _get(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        return self._connection.persistently(lambda: self._connection.call("GET", path, params=params), self._max_block_seconds)
 
     def _partitions(self, topic: str) -> list[TopicPartition]:
         self.describe_topic(topic)  # the error of a topic that is not there
@@ -210,12 +216,6 @@ class AdminClient:
     def _offsets(self, partition: TopicPartition) -> OffsetRange:
         body = self._persistent_call(partition, "GET", routes.PARTITION.format(topic=partition.topic, partition=partition.partition))
         return OffsetRange(body["start_offset"], body["end_offset"])
-
-    def _lag(self, partition: TopicPartition, consumer_id: int) -> PartitionLag:
-        ends = self._offsets(partition)
-        path = routes.OFFSETS.format(topic=partition.topic, partition=partition.partition, consumer_id=consumer_id)
-        offset = self._persistent_call(partition, "GET", path)["offset"]
-        return PartitionLag(*partition, ends.start if offset is None else offset, ends.start, ends.end)
 
     def _persistent_call(self, partition: TopicPartition, method: str, path: str, **arguments: Any) -> Any:
         """A call to a partition's leader that may be made twice."""

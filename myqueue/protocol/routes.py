@@ -26,6 +26,7 @@ TOPICS = "/v1/topics"  # GET list, POST create
 TOPIC = "/v1/topics/{topic}"  # GET describe, PATCH {config: {field: value | null}}, DELETE
 PARTITIONS = "/v1/topics/{topic}/partitions"  # GET list, POST {partitions: how many there are to be in all}
 TOPIC_RECORDS = "/v1/topics/{topic}/records"  # POST records, each to its partition: the one it names, its key's, or the one whose turn it is
+LAG = "/v1/topics/{topic}/lag"  # GET ?consumer_id=N: how far a consumer is, by partition
 RECOVERY = "/v1/topics/{topic}/recovery"  # GET what lost its majority and would be lost, POST {accept_loss: true, [partitions]}
 BROKER = "/v1/brokers/{broker_id}"  # DELETE: drain and remove
 DRAIN = "/v1/brokers/{broker_id}/drain"  # POST {draining: true | false}
@@ -69,4 +70,4 @@ I_DROP = "/internal/partitions/drop"  # POST, on a broker: {topic_ids: […], pa
 I_RECORDS = "/internal/partitions/{topic_id}/{partition}/records"  # POST: append by identity
 I_DEQUEUE = "/internal/partitions/{topic_id}/{partition}/dequeue"  # POST {consumer, request_id}
 I_OFFSETS = "/internal/partitions/{topic_id}/{partition}/offsets"  # POST {consumer, offset | start, [generation, claim]}
-I_SIZES = "/internal/sizes"  # POST {consumer, partitions: [[topic_id, partition], …]}
+I_SIZES = "/internal/sizes"  # POST {consumer, partitions: [[topic_id, partition], …]}: what it has not read, and where it stands

@@ -184,7 +184,10 @@ class BrokerStub:
 
     def _sizes(self, body: Any) -> Any:
         places = [tuple(place) for place in body["partitions"]]
-        return {"sizes": [len(self._log(place)) - self.offsets.get((place, body["consumer"]), 0) for place in places]}
+        offsets = [self.offsets.get((place, body["consumer"])) for place in places]
+        ends = [len(self._log(place)) for place in places]
+        return {"sizes": [end - (offset or 0) for end, offset in zip(ends, offsets, strict=True)],
+                "positions": [{"offset": offset, "start_offset": 0, "end_offset": end} for end, offset in zip(ends, offsets, strict=True)]}
 
     def _log(self, place: Any) -> list[dict[str, Any]]:
         if place not in self.logs:

@@ -136,6 +136,7 @@ def test_a_consumer_goes_on_where_it_committed(myqueue) -> None:
     assert b"3\n" == myqueue("consume", "t", "--consumer-id", "1", "--timeout", "1").stdout
     lag = json.loads(myqueue("lag", "t", "1", "--json").stdout)
     assert [{"topic": "t", "partition": 0, "offset": 3, "end_offset": 3, "lag": 0}] == lag
+    assert b"not registered" in myqueue("lag", "t", "9", code=1).stderr
 
 
 def test_latest_shows_nothing_old(myqueue) -> None:

@@ -107,3 +107,31 @@ def test_sequences_and_other_content_types_are_refused_with_a_sentence(cluster: 
     assert answer.status_code == 200
     assert [value for log in logs(cluster, stub, topic) for value in log] == ["ä"]
     assert cluster.write.post("/v1/topics/nowhere/records", {"value": "a"}).status_code == 404
+
+
+def test_the_lag_of_a_consumer_by_partition_and_in_all_in_one_call_a_broker(cluster: ManagerCluster, stub: BrokerStub, topic: str):
+    """Where it has committed nothing the offset is null; looking at it is no sign of life of it."""
+    consumer_id = cluster.write.post("/v1/consumers", {"topics": [topic]}).json()["consumers"][topic]["consumer_id"]
+    produce(cluster, topic, *({"value": "v", "partition": number} for number in (0, 0, 0, 2)))
+    for _ in range(2):
+        assert cluster.write.post("/consumer/consume", {"topic": topic, "consumer_id": consumer_id, "partition": 0}).status_code == 200
+    stub.calls.clear()
+    answer = cluster.reads[0].get(f"/v1/topics/{topic}/lag?consumer_id={consumer_id}")
+    assert answer.json() == {"topic": topic, "consumer_id": consumer_id, "lag": 2, "partitions": [
+        {"partition": 0, "offset": 2, "start_offset": 0, "end_offset": 3, "lag": 1},
+        {"partition": 1, "offset": None, "start_offset": 0, "end_offset": 0, "lag": 0},
+        {"partition": 2, "offset": None, "start_offset": 0, "end_offset": 1, "lag": 1}]}
+    assert stub.calls == ["sizes"]
+
+
+def test_the_lag_of_nobody_is_a_404_and_of_what_cannot_be_asked_a_503(cluster: ManagerCluster, stub: BrokerStub, topic: str):
+    consumer_id = cluster.write.post("/v1/consumers", {"topics": [topic]}).json()["consumers"][topic]["consumer_id"]
+    path = f"/v1/topics/{topic}/lag"
+    for asked, status, code in ((f"{path}?consumer_id={consumer_id + 1000}", 404, "unknown_consumer"),
+                                (f"/v1/topics/nowhere/lag?consumer_id={consumer_id}", 404, "unknown_topic"), (path, 400, "bad_request"),
+                                (f"{path}?consumer_id=x", 400, "bad_request"), (f"{path}?consumer_id=1&consumer_id=2", 400, "bad_request"),
+                                (f"{path}?consumer_id=1&partition=0", 400, "bad_request")):
+        answer = cluster.reads[1].get(asked)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), asked
+    stub.failing["sizes"] = NotLeaderError("moved")
+    assert cluster.reads[1].get(f"{path}?consumer_id={consumer_id}").status_code == 503
