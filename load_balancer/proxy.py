@@ -33,7 +33,6 @@ from .upstreams import Upstreams
 WHOLE_BYTES_MAX = 65_536  # a body up to here is held in memory: read before a backend is bothered, and sent again where that is safe
 CHUNK_READ_BYTES = 4_096  # of a chunked upload: small, so that what has arrived is passed on soon
 PLAIN = frozenset({"GET", "HEAD", "OPTIONS"})
-OWN_PATHS = frozenset({routes.LIVEZ, routes.READYZ, routes.METRICS})
 HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
                         "transfer-encoding", "upgrade"})
 _NOT_SENT_ON = HOP_BY_HOP | {"expect", "content-length", "x-forwarded-for", routes.REQUEST_ID.lower()}  # answered here, or written anew
@@ -126,7 +125,7 @@ def make_blueprint(proxy: Proxy) -> Blueprint:
             target = target_of(request)
         except BadRequestError as error:
             return render(Face.NATIVE, error)
-        return None if path_of(target) in OWN_PATHS else proxy.handle(target)
+        return None if path_of(target) in routes.OF_EVERY_PROCESS else proxy.handle(target)
 
     return blueprint
 

@@ -13,8 +13,7 @@ from manager.replica import Replica
 from myqueue.clock import Clock
 from myqueue.errors import BadRequestError, ConflictError, MyQueueError, NotFoundError, NotLeaderError, OutcomeUnknownError
 from myqueue.protocol import routes
-
-URL_MAX = 300
+from myqueue.protocol.limits import URL_MAX
 
 
 class Members:

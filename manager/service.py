@@ -22,11 +22,11 @@ from manager.records import Records
 from manager.replica import Replica
 from myqueue.clock import Clock
 from myqueue.errors import BadRequestError, ConflictError, MyQueueError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
+from myqueue.protocol.limits import TOPICS_MAX
 from myqueue.protocol.names import check_topic_name, parse_integer
 from myqueue.protocol.topic_config import check_config
 from myqueue.protocol.types import NodeAddress, PartitionId
 
-TOPICS_MAX = 1_000  # in one registration
 PAUSE_SECONDS = 0.1
 LISTED_MAX = 100  # partitions named in an answer about health; their number is told too
 TWO_REPLICAS = "with two replicas the death of either broker stops the writes: a majority of two is both"

@@ -13,14 +13,11 @@ from broker.core.admission import admit
 from myqueue.errors import BadRequestError, TooLargeError, UnsupportedMediaTypeError
 from myqueue.protocol import routes, wire
 from myqueue.protocol.batch import BATCH_TYPE, REQUEST_BYTES_MAX, Block, check_record, pack
+from myqueue.protocol.limits import BYTES_DEFAULT, BYTES_MAX, INT32_MAX, RECORDS_MAX, WAIT_SECONDS_MAX
 from myqueue.protocol.names import INT64_MAX, parse_integer
 from myqueue.protocol.types import ProducerSequence, Record
 
 JSON_TYPE = "application/json"
-INT32_MAX = 2**31 - 1
-WAIT_SECONDS_MAX = 30.0
-BYTES_DEFAULT, BYTES_MAX = 1 << 20, 8 << 20
-RECORDS_DEFAULT, RECORDS_MAX = 1_000, 65_536
 CONSUMER_MAX = 255
 
 

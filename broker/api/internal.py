@@ -15,6 +15,7 @@ from broker.service import BrokerService
 from db.replication import AppendReply
 from myqueue.errors import BadRequestError, MyQueueError
 from myqueue.protocol import routes, wire
+from myqueue.protocol.limits import INT32_MAX
 from myqueue.protocol.names import INT64_MAX, check_topic_name, parse_integer
 from myqueue.protocol.types import Appended, Message, PartitionId
 
@@ -135,7 +136,7 @@ def _appoint(service: BrokerService, item: Any) -> dict[str, Any]:
     partition, topic, config, epoch = _told(item, "an appointment")
     learners = [_integer(broker, "learners", minimum=1) for broker in _list({"learners": [], **item}, "learners")]
     appointment = Appointment(epoch, _voters(item.get("voters")),
-                              _integer(item.get("replication_factor", 1), "replication_factor", minimum=1, maximum=bodies.INT32_MAX), learners)
+                              _integer(item.get("replication_factor", 1), "replication_factor", minimum=1, maximum=INT32_MAX), learners)
     return _result(partition, lambda: {"promised_epoch": service.appoint(partition, topic=topic, config=config, appointment=appointment)})
 
 

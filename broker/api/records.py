@@ -12,7 +12,7 @@ from broker.directory import Directory
 from broker.service import BrokerService
 from db.log_store import Slice
 from myqueue.errors import BadRequestError, UnknownPartitionError
-from myqueue.protocol import routes, wire
+from myqueue.protocol import limits, routes, wire
 from myqueue.protocol.batch import ENTRIES_TYPE, messages_of
 from myqueue.protocol.names import check_topic_name, parse_integer
 from myqueue.protocol.types import Appended, PartitionId
@@ -56,7 +56,7 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
     def read(topic: str, partition: str) -> Response:
         packed = ENTRIES_TYPE in request.headers.get("Accept", "")
         wanted, bounds = bodies.read_arguments(request.args)
-        most = bodies.records_max(request.args, bodies.RECORDS_MAX if packed else bodies.RECORDS_DEFAULT)
+        most = bodies.records_max(request.args, limits.RECORDS_MAX if packed else limits.RECORDS_DEFAULT)
         offset, found = on(topic, partition, lambda found: service.read(found, wanted, records_max=most, **bounds))
         response = Response(found.body, content_type=ENTRIES_TYPE) if packed else jsonify(_rendered(topic, int(partition), offset, found, most))
         response.headers.update({routes.START_OFFSET: str(found.start_offset), routes.END_OFFSET: str(found.end_offset),

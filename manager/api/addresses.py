@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from myqueue.errors import BadRequestError
+from myqueue.protocol.limits import PORT_MAX
 from myqueue.protocol.names import parse_integer
 from myqueue.protocol.types import NodeAddress
 from myqueue.service.arguments import Arguments
 
 _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]{2,45}", re.ASCII)
 _SCHEME = re.compile(r"https?://", re.ASCII)
-PORT_MAX = 65_535
 
 
 def has_address(arguments: Arguments) -> bool:

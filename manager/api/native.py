@@ -17,12 +17,11 @@ from manager.members import Members
 from manager.records import Records
 from manager.recovery import Recovery
 from manager.replica import Replica
-from manager.service import TOPICS_MAX, ManagerService
+from manager.service import ManagerService
 from myqueue.errors import BadRequestError
 from myqueue.protocol import routes
+from myqueue.protocol.limits import IDS_MAX, TOPICS_MAX
 from myqueue.protocol.names import check_topic_name, parse_integer
-
-IDS_MAX = 10_000  # in one heartbeat
 
 
 def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate,
@@ -149,7 +148,7 @@ def _names(body: dict[str, Any]) -> list[str]:
 
 
 def _ids(body: dict[str, Any], name: str) -> list[int]:
-    ids = body.get(name) or []
+    ids = [] if body.get(name) is None else body[name]
     if not isinstance(ids, list) or len(ids) > IDS_MAX:
         raise BadRequestError(f"{name} must be a list of at most {IDS_MAX} ids", argument=name)
     return [parse_integer(value, name=name, minimum=1) for value in ids]

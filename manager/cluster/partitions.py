@@ -15,8 +15,8 @@ from typing import Any
 
 from manager.cluster import commands
 from manager.cluster.draft import Draft, MajorityForced, Row
-from manager.cluster.placement import FACTOR_MAX
 from myqueue.errors import BadRequestError, ConflictError, MyQueueError, RefusedError, UnknownPartitionError
+from myqueue.protocol.limits import FACTOR_MAX
 
 Voters = Mapping[str, str | None]
 

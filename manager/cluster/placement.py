@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterable, Mapping
 
 DEFAULT_FACTOR = 3  # replicas of a new partition where there are as many brokers and nothing else is asked for
-FACTOR_MAX = 7
 
 
 def choose_replicas(leaders: Mapping[int, int], replicas: Mapping[int, int], live: Iterable[int], *, partitions: int,

@@ -13,7 +13,6 @@ from typing import Any
 
 from manager.cluster import commands, groups, partitions
 from manager.cluster.draft import BrokerRegistered, Delete, Draft, Event, MetadataView, Put, Row, TopicDeleted
-from manager.cluster.placement import FACTOR_MAX
 from myqueue.errors import (
     BadRequestError,
     ConflictError,
@@ -23,9 +22,8 @@ from myqueue.errors import (
     UnknownTopicError,
 )
 from myqueue.protocol import wire
+from myqueue.protocol.limits import FACTOR_MAX, PARTITIONS_MAX
 from myqueue.protocol.names import check_topic_name
-
-PARTITIONS_MAX = 10_000  # of one topic
 
 
 @dataclass(frozen=True, slots=True)

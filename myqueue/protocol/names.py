@@ -7,6 +7,7 @@ import re
 from ..errors import BadRequestError, InvalidNameError
 
 TOPIC_NAME_MAX = 249  # Kafka's rule, so that names survive a move in either direction
+TOPIC_PATTERN = r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$"  # the same as check_topic_name, for schemas
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 TOPIC_RULE = "a topic name is 1 to 249 of A-Z a-z 0-9 . _ - and neither . nor .."
 INT64_MAX = 2**63 - 1

@@ -15,6 +15,9 @@ NOT_TAKEN = "MyQueue-Not-Taken"  # "1" on a 503 of a node that is about to end: 
 
 # --- every process ---
 LIVEZ, READYZ, METRICS = "/livez", "/readyz", "/metrics"
+OPENAPI, DOCS = "/openapi.json", "/docs"  # what the native face is, for programs and for people
+OF_EVERY_PROCESS = frozenset({LIVEZ, READYZ, METRICS, OPENAPI, DOCS})  # a balancer answers them itself
+FREE = frozenset({LIVEZ, OPENAPI, DOCS})  # they tell nothing of the cluster and ask for no token
 
 # --- partition face, as far as our own programs use it ---
 RAFT_STATUS = "/raft_status"  # GET, on a manager

@@ -85,7 +85,7 @@ def record_from_json(body: object) -> Record:
     value = value_from_json(body)
     if value is None:
         raise BadRequestError("a record needs value or value_base64")
-    headers = body.get("headers") or {}
+    headers = {} if body.get("headers") is None else body["headers"]
     if not isinstance(headers, dict):
         raise BadRequestError("headers must be a JSON object of strings")
     timestamp = body.get("timestamp")

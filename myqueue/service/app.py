@@ -15,7 +15,7 @@ from werkzeug.exceptions import HTTPException
 from ..clock import SystemClock
 from ..errors import BadRequestError, InternalError, MethodNotAllowedError, MyQueueError, NotFoundError, TooLargeError
 from ..protocol import routes, wire
-from . import metrics
+from . import description, metrics
 from .auth import Guard
 from .lifecycle import Lifecycle
 
@@ -82,6 +82,7 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
         body, content_type = metrics.exposition()
         return Response(body, content_type=content_type)
 
+    app.register_blueprint(description.make_blueprint())
     for blueprint in blueprints:
         app.register_blueprint(blueprint)
     return app

@@ -1,4 +1,4 @@
-"""Who may call: clients show the token, nodes sign with the cluster's secret, /livez is free.
+"""Who may call: clients show the token, nodes sign with the cluster's secret, /livez and the description of the interface are free.
 
 Both are optional on loopback and needed beyond it (``check_exposure``). Nothing here is ever logged.
 """
@@ -26,7 +26,7 @@ class Guard:
 
     def check(self) -> None:
         """Let the current Flask request pass, or raise UnauthorizedError. Reads the body of a call between nodes."""
-        if request.path == routes.LIVEZ:
+        if request.path in routes.FREE:
             return
         if request.path.startswith(routes.INTERNAL):
             self._check_signature()

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import requests
 
+from myqueue.protocol.openapi import document
 from tests.support.raw_http import RawConnection
 from tests.support.service import Service
 from tests.support.upstream import FakeCluster, Received, Reply, Upstream, as_json
@@ -227,3 +228,11 @@ def test_it_answers_for_itself(cluster: FakeCluster, balancer: Service) -> None:
     ask(balancer, "POST", "/topics")
     assert 'myqueue_requests_total{method="POST",route="write_manager",status="200"} 1.0' in ask(balancer, "GET", "/metrics").text
     assert [] == [request for request in cluster.received() if request.path in ("/livez", "/metrics")]
+
+
+def test_it_tells_what_the_native_face_is_though_no_manager_answers(cluster: FakeCluster, balancer: Service) -> None:
+    for manager in cluster.managers.values():
+        manager.stop()
+    assert document() == ask(balancer, "GET", "/openapi.json").json()
+    page = ask(balancer, "GET", "/docs")
+    assert (200, "text/html; charset=utf-8") == (page.status_code, page.headers["Content-Type"])

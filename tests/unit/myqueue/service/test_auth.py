@@ -32,8 +32,8 @@ def client() -> FlaskClient:
     return app.test_client()
 
 
-def test_livez_is_free_and_all_else_wants_the_token(client: FlaskClient) -> None:
-    assert 200 == client.get("/livez").status_code
+def test_what_tells_nothing_of_the_cluster_is_free_and_all_else_wants_the_token(client: FlaskClient) -> None:
+    assert [200] * 3 == [client.get(path).status_code for path in ("/livez", "/openapi.json", "/docs")]
     for path in ("/thing", "/readyz", "/metrics", "/nowhere"):
         answer = client.get(path)
         assert (401, "unauthorized") == (answer.status_code, answer.get_json()["error"]["code"])

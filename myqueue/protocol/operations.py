@@ -1,0 +1,268 @@
+"""PURE. Every operation of the native face, and what each process answers: one row each, from which the OpenAPI document is made.
+
+A new route is one row here: ``tests/repo/test_operations.py`` compares the rows with the rules of the real apps, both ways.
+Everything that all operations of a kind have in common (arguments in the path, errors, headers) is added by ``openapi.document``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import errors as e
+from . import limits, routes
+from .batch import BATCH_TYPE, ENTRIES_TYPE, REQUEST_BYTES_MAX
+from .schemas import GREETING, TOPIC, Schema, boolean, integer, listed, nullable, number, one_of, ref, shape, text
+
+JSON_TYPE = "application/json"
+BROKER, MANAGER, EVERY_NODE = "broker", "manager", "every node"  # who answers; the balancer passes on to the first two
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument in the path, the query or a header."""
+
+    place: str
+    name: str
+    schema: Schema
+    help: str = ""
+    is_needed: bool = False
+    example: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What is sent: a schema for each content type, the first one shown with the example."""
+
+    content: Mapping[str, Schema]
+    example: Any = None
+    is_needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A success. Content types as for a body."""
+
+    content: Mapping[str, Schema]
+    help: str
+    status: int = 200
+    headers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A row of the table. ``name`` is its operationId; ``errors`` are those that are its own."""
+
+    name: str
+    method: str
+    path: str
+    served_by: str
+    group: str
+    summary: str
+    answer: Answer
+    help: str = ""
+    arguments: tuple[Argument, ...] = ()
+    body: Body | None = None
+    errors: tuple[type[e.MyQueueError], ...] = ()
+
+    @property
+    def path_arguments(self) -> tuple[Argument, ...]:
+        return tuple(PATH_ARGUMENTS[name] for name in re.findall(r"{(\w+)}", self.path))
+
+    @property
+    def all_errors(self) -> tuple[type[e.MyQueueError], ...]:
+        """Its own and those of its kind, each once, by status and code."""
+        kind = ERRORS[self.served_by] + (OF_A_PATH if self.path_arguments else ()) + (OF_A_BODY if self.body else ())
+        return tuple(sorted({*self.errors, *kind}, key=lambda error: (error.status, error.code)))
+
+
+def body_of(schema: Schema, example: Any, *, is_needed: bool = True, **others: Schema) -> Body:
+    return Body({JSON_TYPE: schema, **others}, example, is_needed)
+
+
+def answer_of(schema: str | Schema, help: str = "", status: int = 200) -> Answer:
+    made = ref(schema) if isinstance(schema, str) else schema
+    return Answer({JSON_TYPE: made}, help or "done", status)
+
+
+PATH_ARGUMENTS = {argument.name: argument for argument in (
+    Argument("path", "topic", ref("TopicName"), "the topic", True, TOPIC),
+    Argument("path", "partition", ref("PartitionNumber"), "the partition, from 0", True, 0),
+    Argument("path", "consumer_id", ref("ConsumerId"), "the number that the registration gave", True, 1),
+    Argument("path", "broker_id", ref("BrokerId"), "the broker", True, 4),
+    Argument("path", "node_id", ref("NodeId"), "the manager", True, 4),
+)}
+
+# --- the errors of a kind ---
+
+ERRORS: Mapping[str, tuple[type[e.MyQueueError], ...]] = {
+    EVERY_NODE: (),
+    MANAGER: (e.BadRequestError, e.UnauthorizedError, e.InternalError, e.UnavailableError, e.NotLeaderError, e.OverloadedError,
+              e.StaleMetadataError, e.DiskLostError, e.OutcomeUnknownError, e.UnreachableError),
+    BROKER: (e.BadRequestError, e.UnauthorizedError, e.InternalError, e.UnavailableError, e.NotLeaderError, e.NotYetError, e.OverloadedError,
+             e.OutcomeUnknownError, e.UnreachableError, e.UnknownTopicError, e.UnknownPartitionError, e.LogFaultError),
+}
+OF_A_PATH = (e.NotFoundError, e.MethodNotAllowedError, e.InvalidNameError)  # an argument that makes it another path, or none
+OF_A_BODY = (e.TooLargeError,)
+
+# --- arguments and headers that several share ---
+
+_INDEX = integer("an index of the metadata, as MyQueue-Applied-Index told it")
+FRESHNESS = (Argument("header", routes.MIN_INDEX, _INDEX, "answer as of this index or later, or with 503"),
+             Argument("header", routes.PREFER_INDEX, _INDEX, "wait for this index where it can be expected, and answer in any case"))
+_SEQUENCE = (
+    Argument("header", routes.PRODUCER_ID, ref("ProducerId"), "the three together make a retry safe: what was stored is not stored again"),
+    Argument("header", routes.PRODUCER_EPOCH, integer(maximum=limits.INT32_MAX), "as the registration told it"),
+    Argument("header", routes.PRODUCER_SEQ, integer(), "0 for the producer's first batch to this partition, then one more for each"),
+)
+_BINARY = {"type": "string", "format": "binary"}
+_CONFIG = {"retention_ms": 604_800_000}
+_TOPICS = listed(ref("TopicName"), least=1, most=limits.TOPICS_MAX)
+
+HEADERS: Mapping[str, Schema] = {
+    routes.NODE: text("which node answered"),
+    routes.REQUEST_ID: text("names this request in the logs; one that the client gives is kept"),
+    routes.APPLIED_INDEX: integer("the metadata index that the answer is made from; of a write, where it is done"),
+    routes.FRESHNESS: number("seconds since this manager heard of the write manager"),
+    routes.START_OFFSET: integer("the first offset that is left"),
+    routes.END_OFFSET: integer("the offset that the next message will have"),
+    routes.EPOCH: integer("of the leadership that answered"),
+    "Retry-After": integer("seconds"),
+}
+ON_EVERY_ANSWER = (routes.NODE, routes.REQUEST_ID)
+BY_A_MANAGER = (routes.APPLIED_INDEX, routes.FRESHNESS)
+
+# --- the table ---
+
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "list_topics", "GET", routes.TOPICS, MANAGER, "Topics", "Every topic.",
+        answer_of(shape("", {"topics": listed(ref("Topic"))})),
+        arguments=(Argument("query", "fresh", one_of("true", "false", default="false"), "with all that was done before, whichever manager answers"),
+                   *FRESHNESS)),
+    Operation(
+        "create_topic", "POST", routes.TOPICS, MANAGER, "Topics", "Create a topic.",
+        answer_of("CreatedTopic", "it is there, and every partition has a leader that takes records", 201),
+        body=body_of(shape("", {"topic": ref("TopicName"), "partitions": integer("how many", minimum=1, maximum=limits.PARTITIONS_MAX, default=1),
+                                "replication_factor": integer("replicas of each partition; three where there are as many brokers, if it is left out",
+                                                              minimum=1, maximum=limits.FACTOR_MAX),
+                                "config": ref("TopicConfig")}, optional=("partitions", "replication_factor", "config"), closed=True),
+                     {"topic": TOPIC, "partitions": 3, "config": _CONFIG}),
+        errors=(e.InvalidNameError, e.TopicExistsError, e.RefusedError)),
+    Operation(
+        "describe_topic", "GET", routes.TOPIC, MANAGER, "Topics", "A topic with its partitions.", answer_of("TopicDescription"),
+        arguments=FRESHNESS, errors=(e.UnknownTopicError,)),
+    Operation(
+        "alter_topic", "PATCH", routes.TOPIC, MANAGER, "Topics", "Change fields of a topic's config.",
+        answer_of("AlteredTopic", "decided; brokers act by it from their next look on"),
+        body=body_of(shape("", {"config": ref("TopicConfigChange")}, closed=True), {"config": _CONFIG}),
+        errors=(e.UnknownTopicError, e.ConflictError)),
+    Operation(
+        "delete_topic", "DELETE", routes.TOPIC, MANAGER, "Topics", "Delete a topic with its messages and registrations.",
+        answer_of("DeletedTopic", "decided; brokers drop the messages soon"), errors=(e.UnknownTopicError,)),
+    Operation(
+        "report_loss", "GET", routes.RECOVERY, MANAGER, "Topics", "What would be lost if partitions without a majority went on.",
+        answer_of("Losses"), arguments=FRESHNESS, errors=(e.UnknownTopicError,)),
+    Operation(
+        "recover_topic", "POST", routes.RECOVERY, MANAGER, "Topics", "Let partitions without a majority go on with the replicas that are left.",
+        answer_of("Losses", "decided for these partitions; what the report says may be lost"),
+        body=body_of(shape("", {"accept_loss": one_of(True, help="said only by who has read the report"),
+                                "partitions": nullable(listed(ref("PartitionNumber"), "these; all of them where it is left out"))},
+                           optional=("partitions",), closed=True), {"accept_loss": True, "partitions": [0]}),
+        errors=(e.UnknownTopicError, e.RefusedError)),
+
+    Operation(
+        "describe_partition", "GET", routes.PARTITION, BROKER, "Records", "A partition's offsets and epoch.", answer_of("PartitionState")),
+    Operation(
+        "append_records", "POST", routes.RECORDS, BROKER, "Records", "Append records, all or nothing.",
+        answer_of("Appended", "they are on disk on a majority of the replicas"), arguments=_SEQUENCE,
+        help="The body is one record, a batch of them, or the binary batch that the SDK sends. A retry with the same sequence is stored once.",
+        body=Body({JSON_TYPE: {"anyOf": [ref("Record"), ref("Batch")]}, BATCH_TYPE: {**_BINARY, "maxLength": REQUEST_BYTES_MAX}},
+                  {"records": [{"value": GREETING, "key": "a"}]}),
+        errors=(e.CorruptBatchError, e.UnsupportedMediaTypeError, e.UnknownProducerError, e.SequenceGapError, e.DuplicateSequenceError,
+                e.ProducerFencedError)),
+    Operation(
+        "read_records", "GET", routes.RECORDS, BROKER, "Records", "Read messages from an offset on.",
+        Answer({JSON_TYPE: ref("Read"), ENTRIES_TYPE: _BINARY}, "messages from the offset on, none where there are no more",
+               headers=(routes.START_OFFSET, routes.END_OFFSET, routes.EPOCH)),
+        help=f"At least one message comes where there is one, however large. With Accept: {ENTRIES_TYPE} whole stored blocks come.",
+        arguments=(
+            Argument("query", "offset", {"anyOf": [one_of("earliest", "latest"), ref("Offset")], "default": "earliest"}, "where to begin",
+                     example="earliest"),
+            Argument("query", "max_records", integer(minimum=1, default=limits.RECORDS_DEFAULT), f"cut to {limits.RECORDS_MAX}"),
+            Argument("query", "max_bytes", integer(minimum=1, default=limits.BYTES_DEFAULT), f"cut to {limits.BYTES_MAX}"),
+            Argument("query", "wait_seconds", {**number(), "default": 0},
+                     f"wait so long for a message where there is none; cut to {limits.WAIT_SECONDS_MAX:g}")),
+        errors=(e.OffsetOutOfRangeError,)),
+    Operation(
+        "trim_partition", "POST", routes.TRIM, BROKER, "Records", "Drop the messages below an offset, for all consumers and for good.",
+        answer_of("Trimmed"), body=body_of(shape("", {"before_offset": integer("at most the end")}, closed=True), {"before_offset": 0}),
+        errors=(e.OffsetOutOfRangeError, e.RefusedError)),
+    Operation(
+        "get_offset", "GET", routes.OFFSETS, BROKER, "Records", "Where a consumer stands in a partition.", answer_of("ConsumerOffset"),
+        errors=(e.UnknownConsumerError,)),
+    Operation(
+        "commit_offset", "PUT", routes.OFFSETS, BROKER, "Records", "Set where a consumer stands.", answer_of("ConsumerOffset", "it is on disk"),
+        body=body_of(shape("", {"offset": integer("of the next message to read")}, closed=True), {"offset": 0}),
+        errors=(e.UnknownConsumerError, e.OffsetOutOfRangeError)),
+
+    Operation(
+        "register_producers", "POST", routes.PRODUCERS, MANAGER, "Registrations", "Register a producer of each topic.",
+        answer_of("Producers"), help="Topics that are missing are created, with one partition, unless `create` is false.",
+        body=body_of(shape("", {"topics": _TOPICS, "create": boolean("whether missing topics are created", default=True)}, optional=("create",),
+                           closed=True), {"topics": [TOPIC]}),
+        errors=(e.InvalidNameError, e.UnknownTopicError, e.RefusedError)),
+    Operation(
+        "register_consumers", "POST", routes.CONSUMERS, MANAGER, "Registrations", "Register a consumer of each topic.", answer_of("Consumers"),
+        body=body_of(shape("", {"topics": _TOPICS, "start": one_of("earliest", "latest", default="earliest")}, optional=("start",), closed=True),
+                     {"topics": [TOPIC]}),
+        errors=(e.InvalidNameError, e.UnknownTopicError)),
+    Operation(
+        "heartbeat", "POST", routes.HEARTBEATS, MANAGER, "Registrations", "Tell that producers and consumers are alive.", answer_of(shape("", {})),
+        body=body_of(shape("", {"producers": listed(ref("ProducerId"), most=limits.IDS_MAX),
+                                "consumers": listed(ref("ConsumerId"), most=limits.IDS_MAX)}, optional=("producers", "consumers"), closed=True),
+                     {"producers": [1], "consumers": [1]}, is_needed=False)),
+
+    Operation(
+        "cluster_snapshot", "GET", routes.CLUSTER, MANAGER, "Cluster", "All that a client needs for routing.", answer_of("ClusterSnapshot"),
+        arguments=(Argument("query", "topic", listed(ref("TopicName")), "only these topics, the argument once for each; all where it is left out",
+                            example=TOPIC), *FRESHNESS)),
+    Operation(
+        "cluster_health", "GET", routes.HEALTH, MANAGER, "Cluster", "Who is alive, and which partitions are not well.", answer_of("Health"),
+        arguments=FRESHNESS),
+    Operation(
+        "remove_broker", "DELETE", routes.BROKER, MANAGER, "Cluster", "Drain a broker and remove it once it holds nothing.", answer_of("Removed"),
+        help="While partitions still move the answer is 503: the drain goes on, ask again.", errors=(e.UnknownBrokerError, e.RefusedError)),
+    Operation(
+        "drain_broker", "POST", routes.DRAIN, MANAGER, "Cluster", "Let a broker's partitions move away, or use it again.", answer_of("Draining"),
+        body=body_of(shape("", {"draining": boolean(default=True)}, optional=("draining",), closed=True), {"draining": True}, is_needed=False),
+        errors=(e.UnknownBrokerError, e.RefusedError)),
+    Operation(
+        "list_managers", "GET", routes.MANAGERS, MANAGER, "Cluster", "The managers.", answer_of(shape("", {"managers": listed(ref("Member"))})),
+        arguments=FRESHNESS),
+    Operation(
+        "add_manager", "POST", routes.MANAGERS, MANAGER, "Cluster", "Add a manager that runs with an empty database.",
+        answer_of("NewMember", "it gets the log, and a vote once it holds it", 201),
+        body=body_of(shape("", {"node_id": ref("NodeId"), "url": text("where it listens", length_max=limits.URL_MAX)}, closed=True),
+                     {"node_id": 4, "url": "http://127.0.0.1:5004"}),
+        errors=(e.ConflictError, e.RefusedError)),
+    Operation(
+        "remove_manager", "DELETE", routes.MANAGER, MANAGER, "Cluster", "Remove a manager from the group; it is stopped afterwards.",
+        answer_of(shape("", {"node_id": ref("NodeId")})), errors=(e.RefusedError,)),
+
+    Operation(
+        "livez", "GET", routes.LIVEZ, EVERY_NODE, "Every process", "Whether the process answers. Free: it asks for no token.", answer_of("Alive")),
+    Operation(
+        "readyz", "GET", routes.READYZ, EVERY_NODE, "Every process", "Whether the node does its part.", answer_of("Ready"),
+        errors=(e.UnauthorizedError, e.UnavailableError)),
+    Operation(
+        "metrics", "GET", routes.METRICS, EVERY_NODE, "Every process", "The node's counters, for Prometheus.",
+        Answer({"text/plain": text()}, "all series, summed over the node's worker processes"), errors=(e.UnauthorizedError,)),
+    Operation(
+        "openapi", "GET", routes.OPENAPI, EVERY_NODE, "Every process", "This document. Free, as the page is.", answer_of({"type": "object"})),
+    Operation(
+        "docs", "GET", routes.DOCS, EVERY_NODE, "Every process", "This document as a page.",
+        Answer({"text/html": text()}, "one page that needs no other")),
+)
