@@ -22,6 +22,7 @@ from myqueue.protocol.types import PartitionId, ProducerSequence
 from myqueue.service import metrics
 from myqueue.service.wakeups import Wakeups
 
+from .core.admission import fault_of
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
 from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest, out_of_range
@@ -80,7 +81,8 @@ class BrokerService:
 
     # --- what callers ask for ---
 
-    def append(self, partition: PartitionId, blocks: Sequence[Block], sequence: ProducerSequence | None, *, size_bytes: int) -> AppendResult:
+    def append(self, partition: PartitionId, blocks: Sequence[Block], sequence: ProducerSequence | None, *, size_bytes: int,
+               expected_end_offset: int | None = None) -> AppendResult:
         """Store blocks at the end of a partition, durably and all or nothing.
 
         When this returns, every record is on disk and readable. A sequence that was stored before is not stored again: the first
@@ -88,13 +90,15 @@ class BrokerService:
 
         Args:
             blocks: from :func:`broker.core.admission.admit`.
+            expected_end_offset: store them only where they begin at this offset.
 
         Raises:
+            EndOffsetMismatchError: they would begin elsewhere; names the end. Nothing was stored.
             UnknownPartitionError, NotLeaderError, SequenceGapError, DuplicateSequenceError, ProducerFencedError, CorruptBatchError,
             OverloadedError, UnavailableError: nothing was stored.
             OutcomeUnknownError: retry with the same sequence to find out.
         """
-        return self._submit(partition, AppendRequest(blocks, sequence), size_bytes)  # type: ignore[return-value]
+        return self._submit(partition, AppendRequest(blocks, sequence, expected_end_offset), size_bytes)  # type: ignore[return-value]
 
     def commit_offset(self, partition: PartitionId, consumer: str, offset: int | None, *, generation: int | None = None) -> int:
         """Set a consumer's offset (None: to the committed end), as an entry of the log; the offset set.
@@ -309,12 +313,14 @@ class BrokerService:
             return self._write(partition, requests)
         except CorruptBatchError as error:
             if len(requests) == 1:
-                return [error]
+                return [_located(requests[0], error)]
         return [self._alone(partition, request) for request in requests]
 
     def _alone(self, partition: PartitionId, request: Request) -> Answer | Later[Answer] | MyQueueError:
         try:
             return self._write(partition, [request])[0]
+        except CorruptBatchError as error:
+            return _located(request, error)
         except MyQueueError as error:
             return error
 
@@ -461,6 +467,12 @@ def _check_served(partition: PartitionId, found: Slice) -> None:
         raise UnavailableError(f"this replica of partition {partition.partition} is damaged and not served: {found.fault}", component="replicas")
     if found.seeding:
         raise _being_made(partition)
+
+
+def _located(request: Request, error: CorruptBatchError) -> CorruptBatchError:
+    """What the database refused, with the place of it where that can be found."""
+    found = fault_of(request.blocks) if isinstance(request, AppendRequest) else None
+    return found or error
 
 
 def _being_made(partition: PartitionId) -> NotYetError:

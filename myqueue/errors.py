@@ -8,7 +8,7 @@ What the caller needs next travels in ``details`` and as attributes, JSON values
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 NOT_DONE = "not_done"
 UNKNOWN = "unknown"
@@ -26,6 +26,15 @@ class MyQueueError(Exception):
         super().__init__(message or (type(self).__doc__ or "").strip().split("\n")[0])
         self.message: str = str(self.args[0])
         self.details = {name: value for name, value in details.items() if value is not None}
+
+    def at(self, **place: int) -> Self:
+        """The same error of one part of what was sent: ``line=3`` goes before the message and into the details. Without a place: itself."""
+        if not place:
+            return self
+        where = ", ".join(f"{name} {number}" for name, number in place.items())
+        error = type(self)(f"{where}: {self.message}")
+        error.details = {**self.details, **place}
+        return error
 
     def __getattr__(self, name: str) -> Any:
         """Details read as attributes: ``error.leader`` is ``error.details["leader"]``; one not given is an AttributeError."""
@@ -153,6 +162,12 @@ class MemberFencedError(ConflictError):
     """Another member reads this partition by now, or this one came again in a newer generation."""
 
     code = "member_fenced"
+
+
+class EndOffsetMismatchError(ConflictError):
+    """The partition does not end where the request expects it to; ``end_offset`` says where it ends. Nothing was stored."""
+
+    code = "end_offset_mismatch"
 
 
 class ProducerFencedError(ConflictError):

@@ -18,6 +18,8 @@ from myqueue.protocol.names import INT64_MAX, parse_integer
 from myqueue.protocol.types import ProducerSequence, Record
 
 JSON_TYPE = "application/json"
+NDJSON_TYPES = ("application/x-ndjson", "application/jsonl")
+PRODUCE_TYPES = (BATCH_TYPE, JSON_TYPE, *NDJSON_TYPES)
 CONSUMER_MAX = 255
 
 
@@ -29,12 +31,12 @@ def json_object(request: Request) -> dict[str, Any]:
     return body
 
 
-def parse_json(raw: bytes) -> Any:
+def parse_json(raw: bytes, what: str = "the body") -> Any:
     """Raises BadRequestError for what is not JSON, however deep or odd."""
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"the body is not JSON: {str(error)[:200]}") from None
+        raise BadRequestError(f"{what} is not JSON: {str(error)[:200]}") from None
 
 
 def produce_body(request: Request) -> tuple[list[Block], int]:
@@ -42,15 +44,32 @@ def produce_body(request: Request) -> tuple[list[Block], int]:
 
     Raises:
         UnsupportedMediaTypeError: names the types that are read.
-        BadRequestError, CorruptBatchError, TooLargeError: nothing of it may be stored.
+        BadRequestError, CorruptBatchError, TooLargeError: nothing of it may be stored; ``record`` (from 0), ``line`` (from 1) or ``block`` (from 0)
+            says where the first mistake is.
     """
-    kind = (request.mimetype or JSON_TYPE).lower()
+    kind = request.mimetype or JSON_TYPE  # without parameters, in small letters
+    if kind not in PRODUCE_TYPES:
+        raise UnsupportedMediaTypeError(f"{kind[:100]} is not read here; good types are {', '.join(PRODUCE_TYPES)}", supported=list(PRODUCE_TYPES))
     raw = request.get_data(cache=False)
-    if kind == JSON_TYPE:
-        raw = pack(wire.records_from_json(wire.record_items(parse_json(raw))))
-    elif kind != BATCH_TYPE:
-        raise UnsupportedMediaTypeError(f"{kind} is not read here; good types are {BATCH_TYPE} and {JSON_TYPE}", supported=[BATCH_TYPE, JSON_TYPE])
+    if kind != BATCH_TYPE:
+        raw = pack(records_of_lines(raw) if kind in NDJSON_TYPES else wire.records_of_json(parse_json(raw)))
     return admit(raw), len(raw)
+
+
+def records_of_lines(raw: bytes) -> list[Record]:
+    """The records of NDJSON, one a line; lines without anything in them do not count. Raises BadRequestError, TooLargeError."""
+    records = [_record_of_line(line, number) for number, line in enumerate(raw.split(b"\n"), 1) if line.strip()]
+    if not records:
+        raise BadRequestError("there is no record in the body: each line holds one, as a JSON object")
+    return records
+
+
+def _record_of_line(line: bytes, number: int) -> Record:
+    try:
+        item = parse_json(line, "it")
+    except BadRequestError as error:
+        raise error.at(line=number) from None
+    return wire.checked_record(item, line=number)
 
 
 def value_blocks(value: bytes, key: bytes | None = None) -> tuple[list[Block], int]:
@@ -74,6 +93,12 @@ def sequence_headers(headers: Mapping[str, str]) -> ProducerSequence | None:
     limits = ((1, INT64_MAX), (0, INT32_MAX), (0, INT64_MAX))
     return ProducerSequence(*(parse_integer(value, name=name, minimum=low, maximum=high)
                               for value, name, (low, high) in zip(given, names, limits, strict=True)))
+
+
+def expected_end_offset(arguments: Mapping[str, str]) -> int | None:
+    """Where a conditional append expects the partition to end; None for an ordinary one. Raises BadRequestError."""
+    given = arguments.get("expected_end_offset")
+    return None if given is None else parse_integer(given, name="expected_end_offset")
 
 
 def read_arguments(arguments: Mapping[str, str]) -> tuple[int | str, dict[str, Any]]:

@@ -7,8 +7,10 @@ keys costs nothing per record.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from myqueue.errors import CorruptBatchError, TooLargeError
-from myqueue.protocol.batch import REQUEST_BYTES_MAX, Block, blocks_of, decode_headers, elements
+from myqueue.protocol.batch import REQUEST_BYTES_MAX, Block, blocks_of, decode_headers, elements, records_of
 
 BLOCKS_MAX = 16_384  # each becomes an entry with a head of its own: what is stored must fit the calls between brokers too
 _TIMESTAMP_BYTES = 12  # int32 length and int64
@@ -26,12 +28,25 @@ def admit(body: bytes) -> list[Block]:
     if len(blocks) > BLOCKS_MAX:
         raise TooLargeError(f"the batch has {len(blocks)} blocks, the most is {BLOCKS_MAX}: pack more records into one",
                             size=len(blocks), maximum=BLOCKS_MAX)
-    for block in blocks:
-        if block.headers is not None:
-            _check_headers(block)
-        if block.timestamps is not None:
-            _check_timestamps(block)
+    for number, block in enumerate(blocks):
+        try:
+            if block.headers is not None:
+                _check_headers(block)
+            if block.timestamps is not None:
+                _check_timestamps(block)
+        except CorruptBatchError as error:
+            raise error.at(block=number) from None
     return blocks
+
+
+def fault_of(blocks: Sequence[Block]) -> CorruptBatchError | None:
+    """What is wrong with the elements of a batch, and in which block. It looks at every record: for one that the database has refused."""
+    for number, block in enumerate(blocks):
+        try:
+            records_of(block)
+        except CorruptBatchError as error:
+            return error.at(block=number)
+    return None
 
 
 def _check_headers(block: Block) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from myqueue.errors import DuplicateSequenceError, ProducerFencedError, SequenceGapError
+from myqueue.errors import DuplicateSequenceError, EndOffsetMismatchError, ProducerFencedError, SequenceGapError
 from myqueue.protocol.batch import Block
 from myqueue.protocol.entry import LogEnd, LogEntry, record_entries
 from myqueue.protocol.fold import ProducerState, StoredRequest
@@ -20,10 +20,14 @@ FIRST_SEQ = 0  # of a producer in a partition, and of each new epoch of it
 
 @dataclass(frozen=True, slots=True)
 class AppendRequest:
-    """Blocks whose framing was checked, stored all or nothing. ``sequence`` makes a retry safe."""
+    """Blocks whose framing was checked, stored all or nothing. ``sequence`` makes a retry safe.
+
+    With ``expected_end_offset`` they are stored only where they begin at this offset.
+    """
 
     blocks: Sequence[Block]
     sequence: ProducerSequence | None = None
+    expected_end_offset: int | None = None
 
     @property
     def record_count(self) -> int:
@@ -62,11 +66,15 @@ def plan_append(partition: PartitionId, end: LogEnd, producer: ProducerState | N
         SequenceGapError: an earlier request of this producer is missing; ``expected_seq`` is the next one to store.
         DuplicateSequenceError: stored before, too long ago to know where.
         ProducerFencedError: a newer epoch of this producer is known.
+        EndOffsetMismatchError: the log does not end where the request expects it to. One that was stored before is a duplicate all the same.
     """
     if request.sequence is not None:
         stored = check_sequence(producer, request.sequence)
         if stored is not None:
             return AppendPlan(AppendResult(stored.base_offset, stored.record_count, stored.append_time, duplicate=True), (), end)
+    if request.expected_end_offset not in (None, end.offset):
+        raise EndOffsetMismatchError(f"the partition ends at offset {end.offset}, not at {request.expected_end_offset}; nothing was stored",
+                                     end_offset=end.offset)
     append_time = max(now_us, end.append_time)
     entries, after = record_entries(partition, end, epoch=epoch, append_time=append_time, blocks=list(request.blocks),
                                     sequence=request.sequence)

@@ -173,14 +173,17 @@ def blocks_of(body: bytes) -> list[Block]:
     """Check the framing of a batch and cut it into blocks, never looking at a record unless a NULL may be there.
 
     Raises:
-        CorruptBatchError: nothing of the batch may be used.
+        CorruptBatchError: nothing of the batch may be used; ``block`` says which is the first bad one, from 0.
         TooLargeError: a record is over RECORD_BYTES_MAX.
     """
     if body[:4] != BATCH_MAGIC:
         raise CorruptBatchError(f"a batch begins with {BATCH_MAGIC.decode()}")
     view, at, end, blocks = memoryview(body), 4, len(body), []
     while at < end:
-        block, at = _read_block(view, at, end)
+        try:
+            block, at = _read_block(view, at, end)
+        except (CorruptBatchError, TooLargeError) as error:
+            raise error.at(block=len(blocks)) from None
         blocks.append(block)
     if not blocks:
         raise CorruptBatchError("a batch has at least one block")

@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import BY_CODE, BadRequestError, InternalError, MyQueueError, OutcomeUnknownError, UnavailableError
+from ..errors import BY_CODE, BadRequestError, InternalError, MyQueueError, OutcomeUnknownError, TooLargeError, UnavailableError
 from .batch import check_record
 from .types import Appended, ClusterSnapshot, Message, NodeAddress, PartitionInfo, Record, TopicPartition
 
@@ -97,20 +97,34 @@ def record_from_json(body: object) -> Record:
 
 def record_items(body: object) -> list[Any]:
     """What stands for records in the JSON body of a produce: ``{"records": [record, …]}``, or one record alone. Raises BadRequestError."""
-    items = body["records"] if isinstance(body, dict) and "records" in body else [body]
-    if isinstance(body, dict) and "records" in body and len(body) > 1:
+    if not isinstance(body, dict) or "records" not in body:
+        return [body]
+    if len(body) > 1:
         raise BadRequestError("beside records there is nothing else in a batch")
-    if not isinstance(items, list) or not items:
+    if not isinstance(body["records"], list) or not body["records"]:
         raise BadRequestError("records must be a list of one record or more")
-    return items
+    return body["records"]
+
+
+def records_of_json(body: object) -> list[Record]:
+    """The records of a JSON produce. Raises BadRequestError, TooLargeError: ``record`` says which of several is bad, from 0."""
+    items = record_items(body)
+    return [checked_record(body)] if items[0] is body else records_from_json(items)
 
 
 def records_from_json(items: Iterable[object]) -> list[Record]:
-    """Records of a JSON produce, each within its size. Raises BadRequestError, TooLargeError."""
-    records = [record_from_json(item) for item in items]
-    for record in records:
+    """Records of a batch, each within its size. Raises BadRequestError, TooLargeError: ``record`` says which, from 0."""
+    return [checked_record(item, record=number) for number, item in enumerate(items)]
+
+
+def checked_record(item: object, **place: int) -> Record:
+    """A record that may be stored; where it is none, the error says in which place."""
+    try:
+        record = record_from_json(item)
         check_record(record)
-    return records
+    except (BadRequestError, TooLargeError) as error:
+        raise error.at(**place) from None
+    return record
 
 
 def message_to_json(message: Message) -> dict[str, Any]:

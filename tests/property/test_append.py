@@ -13,7 +13,7 @@ from broker.core.offsets import DequeueRequest, LogRange
 from broker.service import wanted
 from db.log_store import Wanted
 from db.memory_log import MemoryLogStore
-from myqueue.errors import DuplicateSequenceError, ProducerFencedError, SequenceGapError
+from myqueue.errors import DuplicateSequenceError, EndOffsetMismatchError, ProducerFencedError, SequenceGapError
 from myqueue.protocol.batch import messages_of
 from myqueue.protocol.chain import GENESIS
 from myqueue.protocol.types import ProducerSequence
@@ -28,7 +28,7 @@ class Twin:
     stored: dict[tuple[int, int], list[tuple[int, int]]] = field(default_factory=dict)  # (producer, epoch) -> (offset, count) by sequence
     epochs: dict[int, int] = field(default_factory=dict)
 
-    def append(self, sequence: ProducerSequence | None, values: list[bytes]) -> object:
+    def append(self, sequence: ProducerSequence | None, values: list[bytes], expected_end: int | None) -> object:
         if sequence is not None:
             newest = self.epochs.get(sequence.producer_id, sequence.epoch)
             if sequence.epoch < newest:
@@ -38,6 +38,9 @@ class Twin:
                 return SequenceGapError
             if sequence.seq < len(known):
                 return (*known[sequence.seq], True) if sequence.seq >= len(known) - 8 else DuplicateSequenceError
+        if expected_end is not None and expected_end != len(self.messages):
+            return EndOffsetMismatchError
+        if sequence is not None:
             self.epochs[sequence.producer_id] = sequence.epoch
             self.stored.setdefault((sequence.producer_id, sequence.epoch), []).append((len(self.messages), len(values)))
         self.messages += values
@@ -45,7 +48,8 @@ class Twin:
 
 
 sequences = st.none() | st.builds(ProducerSequence, st.integers(1, 2), st.integers(0, 1), st.integers(0, 12))
-appends = st.tuples(sequences, st.lists(st.binary(max_size=6), min_size=1, max_size=4))
+expected_ends = st.none() | st.integers(0, 12)
+appends = st.tuples(sequences, st.lists(st.binary(max_size=6), min_size=1, max_size=4), expected_ends)
 PRODUCERS = Wanted(producers=frozenset({1, 2}))
 groups = st.lists(st.lists(appends, min_size=1, max_size=5), max_size=30)
 
@@ -59,8 +63,8 @@ def shown(outcome: object) -> object:
 def in_order(group: list) -> list[int]:
     """The order in which a group is carried out: requests of one producer sorted among their places."""
     order = list(range(len(group)))
-    for producer in {sequence.producer_id for sequence, _ in group if sequence}:
-        places = [place for place, (sequence, _) in enumerate(group) if sequence and sequence.producer_id == producer]
+    for producer in {sequence.producer_id for sequence, *_ in group if sequence}:
+        places = [place for place, (sequence, *_) in enumerate(group) if sequence and sequence.producer_id == producer]
         chosen = sorted(places, key=lambda place: (group[place][0].epoch, group[place][0].seq))
         for place, choice in zip(places, chosen, strict=True):
             order[place] = choice
@@ -73,7 +77,7 @@ def test_groups_of_appends_do_what_the_twin_does(given_groups, commits):
     store, twin = MemoryLogStore(), Twin()
     store.create(PARTITION, topic="t", config={})
     for number, group in enumerate(given_groups):
-        requests = [AppendRequest(blocks(*values), sequence) for sequence, values in group]
+        requests = [AppendRequest(blocks(*values), sequence, expected_end) for sequence, values, expected_end in group]
         expected: list[object] = [None] * len(group)
         for place in in_order(group):
             expected[place] = twin.append(*group[place])

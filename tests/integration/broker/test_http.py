@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import requests
 
 from myqueue.protocol.batch import BATCH_TYPE, ENTRIES_TYPE, messages_of, pack, pack_values
 from myqueue.protocol.types import Record
@@ -79,7 +80,64 @@ def test_json_is_what_is_read_without_asking(broker: BrokerProcess, untouched, a
 @pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/vnd.myqueue.batch.v2", "application/x-www-form-urlencoded"])
 def test_a_foreign_type_is_415_with_the_good_ones(broker: BrokerProcess, untouched, kind: str):
     error = broker.call("POST", records(untouched), b"x", headers={"Content-Type": kind}, status=415)["error"]
-    assert error["details"]["supported"] == [BATCH_TYPE, "application/json"]
+    assert error["details"]["supported"] == [BATCH_TYPE, "application/json", "application/x-ndjson", "application/jsonl"]
+
+
+@pytest.mark.parametrize("kind", ["application/x-ndjson", "application/jsonl; charset=UTF-8"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_lines_in(broker: BrokerProcess, topic, kind: str, chunked: bool):
+    """A record a line, with a length or in chunks that end anywhere; all or nothing, and the error names the line."""
+    def send(body: bytes):
+        pieces = (body[at:at + 7] for at in range(0, len(body), 7))
+        return broker.http.post(broker.url + records(topic), data=pieces if chunked else body, headers={"Content-Type": kind}, timeout=10)
+
+    answer = send(b'{"value": "a", "key": "k"}\n\n{"value_base64": "/w=="}\r\n{"value": "c"}')
+    assert (answer.status_code, answer.json()["base_offset"], answer.json()["record_count"]) == (200, 0, 3)
+    assert [(one.get("value"), one.get("key")) for one in broker.call("GET", records(topic))["records"]] == [("a", "k"), (None, None), ("c", None)]
+    answer = send(b'{"value": "d"}\n\n{"value": 5}\n{"value": "e"}\n')
+    assert (answer.status_code, answer.json()["error"]["details"]) == (400, {"line": 3})
+    assert broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"] == 3
+
+
+def test_a_conditional_append(broker: BrokerProcess, topic):
+    """Of those that expect one end a single one is stored, in every format; a repeat of what was stored is a duplicate first."""
+    bodies = [(b'{"value": "x"}', "application/json"), (b'{"value": "x"}\n', "application/x-ndjson"), (pack_values([b"x"]), BATCH_TYPE)]
+    for end, (body, kind) in enumerate(bodies):
+        sequence = {"Producer-Id": "1", "Producer-Epoch": "0", "Producer-Seq": str(end)}
+        done = broker.call("POST", records(topic), body, headers={"Content-Type": kind, **sequence}, expected_end_offset=end)
+        assert (done["base_offset"], done["duplicate"]) == (end, False)
+        again = broker.call("POST", records(topic), body, headers={"Content-Type": kind, **sequence}, expected_end_offset=end)
+        assert (again["base_offset"], again["duplicate"]) == (end, True)
+        for wrong in (0, end, end + 2, 2**63 - 1):
+            error = broker.call("POST", records(topic), body, headers={"Content-Type": kind}, expected_end_offset=wrong, status=409)["error"]
+            assert (error["code"], error["details"]) == ("end_offset_mismatch", {"end_offset": end + 1})
+            assert (error["outcome"], error["retriable"]) == ("not_done", False)
+    for wrong in ("", "x", "-1", "1.5", 2**63):
+        assert broker.call("POST", records(topic), {"value": "x"}, expected_end_offset=wrong, status=400)["error"]["code"] == "bad_request"
+    assert broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"] == 3
+
+
+def test_of_many_that_append_to_one_end_one_does(broker: BrokerProcess, topic):
+    """A counter that many raise, each with what it has read before: none of their steps is lost or done twice."""
+    def raise_it(name: int) -> int:
+        conflicts = 0
+        for step in range(5):
+            while True:
+                end = broker.call("GET", f"/v1/topics/{topic[0]}/partitions/0")["end_offset"]
+                answer = requests.post(broker.url + records(topic), params={"expected_end_offset": end}, json={"value": f"{name}.{step}.{end}"},
+                                       timeout=10)
+                if answer.status_code == 200:
+                    assert answer.json()["base_offset"] == end
+                    break
+                assert answer.status_code == 409, answer.text
+                conflicts += 1
+        return conflicts
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(raise_it, range(6)))
+    stored = [record["value"].split(".") for record in broker.call("GET", records(topic))["records"]]
+    assert [int(end) for _, _, end in stored] == list(range(30))
+    assert sorted((name, step) for name, step, _ in stored) == sorted((str(name), str(step)) for name in range(6) for step in range(5))
 
 
 @pytest.mark.parametrize("partition", ["-1", "2147483648", "9223372036854775808", "abc", "1.5", "%20", "0x1", "１", "9" * 40])

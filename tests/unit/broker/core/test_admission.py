@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from broker.core.admission import BLOCKS_MAX, admit
+from broker.core.admission import BLOCKS_MAX, admit, fault_of
 from myqueue.errors import CorruptBatchError, TooLargeError
 from myqueue.protocol.batch import HEADERS, REQUEST_BYTES_MAX, TIMESTAMPS, VALUES, pack, pack_values, records_of
 from myqueue.protocol.types import Record
@@ -22,6 +22,19 @@ def test_good_batches_pass():
     records = [Record(b"a", b"k", (("h", None),), 0), Record(b"b"), Record(b"c", timestamp_us=2**62)]
     assert [record for block in admit(pack(records)) for record in records_of(block)] == records
     assert len(admit(pack([Record(b"x", timestamp_us=5)] * 500))) > 1
+
+
+def test_elements_that_fill_no_column_are_found_by_their_block():
+    """Only where the database has refused a batch: it costs a look at every record."""
+    bad = struct.pack(">iiiii", 2, VALUES, 12, 8, 4) + b"abcd"
+    blocks = admit(pack_values([b"x"]) + bad + pack_values([b"y"])[4:])
+    error = fault_of(blocks)
+    assert error is not None
+    assert (error.details, error.message) == ({"block": 1}, "block 1: a column has fewer elements than its block says")
+    assert fault_of([blocks[0], blocks[2]]) is None
+    with pytest.raises(CorruptBatchError) as refused:
+        admit(pack_values([b"x"]) + one_record(VALUES | HEADERS, struct.pack(">i", 4) + b"\0\0\0\1")[4:])
+    assert refused.value.details == {"block": 1}
 
 
 @pytest.mark.parametrize("raw", [b"\0\0\0\1", b"rubbish.", b"\0\0\0\1\xff\0\0\0\0"])

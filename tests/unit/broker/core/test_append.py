@@ -7,7 +7,7 @@ import pytest
 from broker.core.append import AppendRequest, AppendResult, check_sequence, plan_append
 from broker.core.group import Handed, in_sequence_order, plan_group
 from broker.core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest
-from myqueue.errors import DuplicateSequenceError, OffsetOutOfRangeError, ProducerFencedError, SequenceGapError
+from myqueue.errors import DuplicateSequenceError, EndOffsetMismatchError, OffsetOutOfRangeError, ProducerFencedError, SequenceGapError
 from myqueue.protocol.chain import MARKER, OFFSET_COMMIT, RECORDS, TRIM
 from myqueue.protocol.entry import LogEnd, marker_entry
 from myqueue.protocol.fold import ConsumerState, HandedOut, LogState, ProducerState, StoredRequest
@@ -79,6 +79,25 @@ def test_a_gap_is_refused_and_says_what_is_expected(state: ProducerState | None,
     assert error.value.details == {"expected_seq": expected}
 
 
+def test_a_conditional_append_is_stored_where_it_expects_to_begin():
+    """Anywhere else it is refused, and the error says where the log ends; nothing is written."""
+    end = LogEnd(20, 10, 3, BEGUN.chain, 1_000)
+    assert plan(AppendRequest(blocks(b"a", b"b"), None, 10), end=end).result == AppendResult(10, 2, 2_000)
+    for expected in (0, 9, 11, 2**63 - 1):
+        with pytest.raises(EndOffsetMismatchError) as error:
+            plan(AppendRequest(blocks(b"a"), None, expected), end=end)
+        assert (error.value.details, error.value.outcome, error.value.retriable) == ({"end_offset": 10}, "not_done", False)
+    assert plan(AppendRequest(blocks(b"a"), None, 0)).result == AppendResult(0, 1, 2_000)
+
+
+def test_a_repeat_is_a_duplicate_before_it_is_compared_with_the_end():
+    """The first one moved the end itself: a retry of a conditional append must not look as if somebody else had been quicker."""
+    planned = plan(AppendRequest(blocks(b"x"), sequence(9), 90), KNOWN, LogEnd(20, 92, 3, BEGUN.chain, 1_000))
+    assert planned.result == AppendResult(90, 2, 59, duplicate=True)
+    with pytest.raises(EndOffsetMismatchError):
+        plan(AppendRequest(blocks(b"x"), sequence(10), 90), KNOWN, LogEnd(20, 92, 3, BEGUN.chain, 1_000))
+
+
 def test_a_lower_epoch_is_fenced():
     with pytest.raises(ProducerFencedError):
         check_sequence(ProducerState(2, 0, (), 0), ProducerSequence(7, 1, 1))
@@ -108,6 +127,15 @@ def test_a_refused_request_leaves_no_trace():
     assert [type(outcome).__name__ for outcome in planned.outcomes] == ["AppendResult", "SequenceGapError", "AppendResult"]
     assert planned.end[:2] == (22, 12)
     assert planned.changes == LogState()
+
+
+def test_of_several_conditional_appends_to_one_end_one_is_stored():
+    """Those behind it see its records; a refused one takes no sequence, so that its producer goes on with the same."""
+    planned = group(AppendRequest(blocks(b"a", b"b"), None, 10), AppendRequest(blocks(b"c"), sequence(0), 10), AppendRequest(blocks(b"d"), None, 12),
+                    AppendRequest(blocks(b"e"), sequence(0), 13))
+    assert [outcome.details if isinstance(outcome, EndOffsetMismatchError) else outcome.base_offset for outcome in planned.outcomes] \
+        == [10, {"end_offset": 12}, 12, 13]
+    assert planned.end[:2] == (23, 14)
 
 
 def test_requests_of_one_producer_are_put_in_order():
