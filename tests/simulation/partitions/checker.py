@@ -10,7 +10,7 @@ from broker.core.group import Handed
 from broker.core.offsets import DequeueRequest, TrimRequest
 from db.replication import counts, majority
 from db.replication.log import chain_before
-from myqueue.errors import DuplicateSequenceError
+from myqueue.errors import DuplicateSequenceError, EndOffsetMismatchError
 from myqueue.protocol.chain import OFFSET_COMMIT, RECORDS
 from myqueue.protocol.entry import LogEntry
 from myqueue.protocol.fold import LogState, OffsetCommit
@@ -174,6 +174,12 @@ class Checker:
                 lsn = self.sequences.get(key)
                 require(lsn is not None, "R6", f"sequence {key} is acknowledged and not committed")
                 require(self.ledger[lsn].head.base_offset == outcome.base_offset, "R6", f"sequence {key} was told another offset")  # type: ignore[index]
+                self._conditional(request, outcome)
+            elif isinstance(outcome, EndOffsetMismatchError):
+                self.seen["conditions refused"] += 1
+                require(any(entry.head.base_offset == outcome.end_offset for entry in self.ledger) or outcome.end_offset == self.records(), "R6",
+                        f"sequence {key} was told that the log ends at {outcome.end_offset}, where nothing committed does")
+                require(outcome.end_offset != request.expected_end_offset, "R6", f"sequence {key} is refused where it would be right")
             elif isinstance(outcome, DuplicateSequenceError):
                 require(key in self.sequences, "R6", f"sequence {key} is called a duplicate and is not committed")
         if isinstance(request, DequeueRequest) and isinstance(outcome, Handed):
@@ -181,6 +187,13 @@ class Checker:
         if isinstance(request, TrimRequest) and isinstance(outcome, Handed):
             self.seen["trims acknowledged"] += 1
             require(self.fold.trim_offset >= request.before_offset, "R6", f"a trim to {request.before_offset} is acknowledged and not committed")
+
+    def _conditional(self, request: AppendRequest, outcome: AppendResult) -> None:
+        """On a condition, it is stored there and nowhere else. A duplicate may have been stored without one."""
+        if request.expected_end_offset is not None and not outcome.duplicate:
+            self.seen["conditions met"] += 1
+            require(outcome.base_offset == request.expected_end_offset, "R6",
+                    f"a request for offset {request.expected_end_offset} is stored at {outcome.base_offset}")
 
     def _dequeued(self, request: DequeueRequest, offset: int | None) -> None:
         handed = self.handed.get(request.consumer, [])

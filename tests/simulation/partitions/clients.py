@@ -1,22 +1,28 @@
-"""Producers and consumers as they are written by careful people: a request is repeated under its name until it is answered."""
+"""Producers and consumers as they are written by careful people: a request is repeated under its name until it is answered.
+
+Some requests of producers are on a condition, that nothing has come since what was acknowledged. One that is refused for it, so that nothing is
+stored, goes on under the same name without.
+"""
 
 from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from broker.core.append import AppendRequest, AppendResult
 from broker.core.group import Handed, Request
 from broker.core.offsets import DequeueRequest
 from broker.core.replica import is_leading
-from myqueue.errors import DuplicateSequenceError, MyQueueError, OffsetOutOfRangeError
+from myqueue.errors import DuplicateSequenceError, EndOffsetMismatchError, MyQueueError, OffsetOutOfRangeError
 from myqueue.protocol.batch import blocks_of, pack_values
 from myqueue.protocol.types import ProducerSequence
 from tests.simulation.partitions.world import World
 
 TIMEOUT_SECONDS = 0.5
 IN_FLIGHT_MAX = 3
+CONDITIONAL_EVERY = 5
 
 
 class Client:
@@ -52,7 +58,8 @@ class Producer(Client):
             values = [b"%d.%d.%d" % (self.producer_id, self.next_seq, place) for place in range(self.rng.randint(1, 3))]
             groups = [[value] for value in values] if self.rng.random() < 0.4 else [values]
             blocks = [block for group in groups for block in blocks_of(pack_values(group))]
-            self.open[self.next_seq] = AppendRequest(blocks, ProducerSequence(self.producer_id, 0, self.next_seq))
+            expected = self.world.checker.records_acknowledged if self.next_seq % CONDITIONAL_EVERY == CONDITIONAL_EVERY - 1 else None
+            self.open[self.next_seq] = AppendRequest(blocks, ProducerSequence(self.producer_id, 0, self.next_seq), expected)
             self.next_seq += 1
             self._attempt(self.next_seq - 1)
         self.later(self._new)
@@ -68,6 +75,8 @@ class Producer(Client):
     def answered(self, request: AppendRequest, outcome: Any) -> None:
         """An answer, which may get lost; a gap or a doubt is repeated by the timer."""
         assert request.sequence is not None
+        if isinstance(outcome, EndOffsetMismatchError) and request.sequence.seq in self.open:
+            self.open[request.sequence.seq] = replace(self.open[request.sequence.seq], expected_end_offset=None)
         if isinstance(outcome, (AppendResult, DuplicateSequenceError)) and self.rng.random() >= self.world.rates.drop:
             self.open.pop(request.sequence.seq, None)
 
