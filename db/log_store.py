@@ -280,6 +280,15 @@ class LogStore(Protocol):
             UnknownPartitionError: there is no such log here.
         """
 
+    def first_offset_since(self, partition: PartitionId, append_time: int) -> int | None:
+        """The offset of the first committed record that was appended at or after a time (microseconds since 1970) and is served; None where
+        there is none yet. Does not look at the log as a whole.
+
+        Raises:
+            UnknownPartitionError: there is no such log here.
+            LogFaultError: an entry is missing.
+        """
+
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         """The offset of a consumer by all that is committed, folded or not; None where it has none."""
 

@@ -227,6 +227,12 @@ class MemoryLogStore:
                 records += entry.head.record_count
         return Slice(b"".join(body), records, log.head.earliest, log.head.commit_offset, log.head.promised_epoch, fault, seeding)
 
+    def first_offset_since(self, partition: PartitionId, append_time: int) -> int | None:
+        log = self._log(partition)
+        late = [max(entry.head.base_offset, log.head.earliest) for entry in log.committed_blocks()
+                if entry.head.append_time >= append_time and entry.head.base_offset + entry.head.record_count > log.head.earliest]
+        return late[0] if late else None
+
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         log = self._log(partition)
         behind = [entry for entry in log.entries if log.head.applied_lsn <= entry.head.lsn < log.head.commit_lsn]

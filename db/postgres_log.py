@@ -40,7 +40,7 @@ from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
-from . import consumers, folding, producers, segments
+from . import consumers, folding, producers, segments, time_search
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
 from .folding import FROM_HEAD, WHERE_PARTITION
 from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
@@ -463,6 +463,10 @@ class PostgresLogStore:
             cursor.copy_expert(statement, rows, COPY_CHUNK_BYTES)
         body, record_count = entries_body(rows.getbuffer())
         return Slice(body, record_count, start, end, epoch)
+
+    def first_offset_since(self, partition: PartitionId, append_time: int) -> int | None:
+        with self._reading() as cursor:
+            return time_search.first_offset_since(cursor, partition, append_time)
 
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         return self.consumer_offsets([partition], consumer).get(partition, (None, None))[1]

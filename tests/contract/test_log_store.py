@@ -195,6 +195,44 @@ def test_bounds_of_a_read(store: LogStore):
     assert [offset for offset, _ in values(store, 2, records_max=1)] == [2]
 
 
+def test_a_time_is_found_by_the_first_record_since(store: LogStore):
+    """At or after it; None behind the last one that is committed. Commits and markers between records change nothing."""
+    assert store.first_offset_since(PARTITION, 0) is None
+    for number in range(40):
+        append(store, *[b"x"] * (number % 3 + 1), now_us=1_000 + 10 * (number // 2))
+        if number % 5 == 0:
+            write(store, CommitRequest("#1", 0), now_us=1_005 + 10 * (number // 2))
+    append(store, b"not committed", committed=False, now_us=9_000)
+    times = [message.timestamp for message in messages_of(store.read(PARTITION, 0, **EVERYTHING).body, topic="t", partition=0)]
+    for when in (-(2**63), 0, 99, 100, *range(990, 1_220), 9_000, 2**63 - 1):
+        assert store.first_offset_since(PARTITION, when) == next((offset for offset, time in enumerate(times) if time >= when), None), when
+
+
+def test_a_time_is_found_in_any_segment(store: LogStore):
+    """Segments without a record of this partition, and with its commits alone, among them; below a trim nothing is found."""
+    times: list[int] = []
+    for part in range(12):
+        if part % 4 == 3:
+            write(store, CommitRequest("#1", 0), now_us=1_000 * part)
+        elif part % 4 != 2:
+            for number in range(part):
+                append(store, b"x", b"y", now_us=1_000 * part + 100 * number)
+                times += [1_000 * part + 100 * number] * 2
+        roll(store)
+
+    def expected(when: int, earliest: int = 0) -> int | None:
+        return next((offset for offset, time in enumerate(times) if time >= when and offset >= earliest), None)
+
+    moments = [when + near for when in (*times, *range(0, 13_000, 1_000)) for near in (-1, 0, 1)]
+    assert [store.first_offset_since(PARTITION, when) for when in moments] == [expected(when) for when in moments]
+    trim(store, 7, now_us=12_000)
+    assert [store.first_offset_since(PARTITION, when) for when in moments] == [expected(when, 7) for when in moments]
+    assert begin_later(store) is not None
+    assert [store.first_offset_since(PARTITION, when) for when in moments] == [expected(when, 7) for when in moments]
+    trim(store, len(times), now_us=12_000)
+    assert [store.first_offset_since(PARTITION, when) for when in moments] == [None] * len(moments)
+
+
 def test_outside_the_log_there_is_nothing(store: LogStore):
     append(store, b"a")
     for offset in (1, 2, 10**18, -1, -(10**18)):
