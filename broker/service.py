@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from db.log_store import Head, LogStore, Slice, StoredRecord, Wanted
 from db.replication import counts
 from myqueue.clock import Clock
 from myqueue.errors import CorruptBatchError, MyQueueError, NotLeaderError, NotYetError, OutcomeUnknownError, OverloadedError, UnavailableError
-from myqueue.protocol.batch import Block
+from myqueue.protocol.batch import ENTRIES_MAGIC, Block
 from myqueue.protocol.entry import marker_entry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, ProducerSequence
@@ -25,7 +25,8 @@ from myqueue.service.wakeups import Wakeups
 from .core.admission import fault_of
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
-from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest, out_of_range
+from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, Since, TrimRequest, out_of_range
+from .core.ranges import records_wanted
 from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
 from .later import AfterCommit, Answer, NotSettledError
 from .replicator import Replicator
@@ -145,8 +146,12 @@ class BrokerService:
             raise OutcomeUnknownError("the trim is in the log, and whether it shows here already is not known") from error
         return start  # type: ignore[return-value]
 
-    def read(self, partition: PartitionId, offset: int | str, *, bytes_max: int, records_max: int, wait_seconds: float = 0.0) -> tuple[int, Slice]:
-        """Committed records from ``offset`` (or "earliest", "latest") on, waiting for some to come; the offset meant, and what was found.
+    def read(self, partition: PartitionId, start: int | str | Since, *, bytes_max: int, records_max: int, wait_seconds: float = 0.0,
+             until_offset: int | None = None) -> tuple[int, Slice]:
+        """Committed records from an offset (or "earliest", "latest", or a time) on, waiting for some to come; the offset meant, and what was found.
+
+        Args:
+            until_offset: exclusive, as far as whole blocks allow. Where it is not above the offset meant there is nothing to find or to wait for.
 
         Raises:
             OffsetOutOfRangeError: the offset is below the start or above the end, which it names.
@@ -154,8 +159,8 @@ class BrokerService:
         """
         deadline = self._clock.monotonic() + wait_seconds
         stamp = self._wakeups.stamp(partition)
-        offset, found = self._look(partition, offset, bytes_max, records_max)
-        if found.record_count or wait_seconds <= 0:
+        offset, found = self._look(partition, start, bytes_max, records_max, until_offset)
+        if found.record_count or wait_seconds <= 0 or not records_wanted(records_max, offset, until_offset):
             return offset, found
         if not self._long_polls.acquire(blocking=False):
             raise OverloadedError("too many reads wait for data already")
@@ -164,7 +169,7 @@ class BrokerService:
             while not found.record_count and (left := deadline - self._clock.monotonic()) > 0 and not self._stopping.is_set():
                 self._wakeups.wait(partition, stamp, min(left, RELOOK_SECONDS), self._stopping)
                 stamp = self._wakeups.stamp(partition)
-                offset, found = self._look(partition, offset, bytes_max, records_max)
+                offset, found = self._look(partition, offset, bytes_max, records_max, until_offset)
             return offset, found
         finally:
             metrics.LONG_POLLS.dec()
@@ -444,12 +449,26 @@ class BrokerService:
             self.head(partition)  # waits for it
             return self.writer.submit(partition, request, size_bytes=size_bytes, timeout_seconds=self._timeout_seconds)
 
-    def _look(self, partition: PartitionId, offset: int | str, bytes_max: int, records_max: int) -> tuple[int, Slice]:
-        if isinstance(offset, str):
-            head = self.head(partition)
-            if offset == "latest":
-                check_leading(head)  # another replica may not know of it
-            offset = head.earliest if offset == "earliest" else head.commit_offset
+    def _offset_of(self, partition: PartitionId, start: int | str | Since) -> int:
+        """The offset that is meant now. Raises NotLeaderError where it may be the end, and another replica may not know of that."""
+        if isinstance(start, int):
+            return start
+        head = self.head(partition)
+        if start == "earliest":
+            return head.earliest
+        if isinstance(start, Since):
+            _check_whole(partition, head.fault)
+            found = self._store.first_offset_since(partition, start.append_time)
+            if found is not None:
+                return found
+        check_leading(head)
+        return head.commit_offset
+
+    def _look(self, partition: PartitionId, start: int | str | Since, bytes_max: int, records_max: int,
+              until_offset: int | None) -> tuple[int, Slice]:
+        offset = self._offset_of(partition, start)
+        wanted = records_wanted(records_max, offset, until_offset)
+        records_max = max(1, wanted)
         found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)
         _check_served(partition, found)
         if offset > found.end_offset:
@@ -458,13 +477,18 @@ class BrokerService:
             found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)  # it may have moved before that was sure
         if not found.start_offset <= offset <= found.end_offset:
             raise out_of_range(offset, LogRange(found.start_offset, found.end_offset))
-        return offset, found
+        return offset, found if wanted else replace(found, body=ENTRIES_MAGIC, record_count=0)
+
+
+def _check_whole(partition: PartitionId, fault: str | None) -> None:
+    """Raises UnavailableError where this replica is damaged: another one is not."""
+    if fault is not None:
+        raise UnavailableError(f"this replica of partition {partition.partition} is damaged and not served: {fault}", component="replicas")
 
 
 def _check_served(partition: PartitionId, found: Slice) -> None:
     """Raises UnavailableError where this replica serves nothing: another one does."""
-    if found.fault is not None:
-        raise UnavailableError(f"this replica of partition {partition.partition} is damaged and not served: {found.fault}", component="replicas")
+    _check_whole(partition, found.fault)
     if found.seeding:
         raise _being_made(partition)
 

@@ -10,6 +10,7 @@ from typing import Any
 from flask import Request
 
 from broker.core.admission import admit
+from broker.core.offsets import Since
 from myqueue.errors import BadRequestError, TooLargeError, UnsupportedMediaTypeError
 from myqueue.protocol import routes, wire
 from myqueue.protocol.batch import BATCH_TYPE, REQUEST_BYTES_MAX, Block, check_record, pack
@@ -101,18 +102,41 @@ def expected_end_offset(arguments: Mapping[str, str]) -> int | None:
     return None if given is None else parse_integer(given, name="expected_end_offset")
 
 
-def read_arguments(arguments: Mapping[str, str]) -> tuple[int | str, dict[str, Any]]:
-    """``offset``, and the bounds of a read. Raises BadRequestError."""
-    offset: int | str = arguments.get("offset", "earliest")
-    if offset not in ("earliest", "latest"):
-        try:
-            offset = parse_integer(offset, name="offset", minimum=-INT64_MAX - 1)
-        except BadRequestError as error:
-            raise BadRequestError(f"{error.message}; or earliest or latest", argument="offset") from None
-    return offset, {
+def topic_identity(arguments: Mapping[str, str]) -> int | None:
+    """Which topic of this name is meant; None for whichever it is. Raises BadRequestError."""
+    given = arguments.get("topic_id")
+    return None if given is None else parse_integer(given, name="topic_id", minimum=1)
+
+
+def read_arguments(arguments: Mapping[str, str]) -> tuple[int | str | Since, dict[str, Any]]:
+    """Where a read begins, by ``offset`` or ``timestamp``, and its bounds. Raises BadRequestError."""
+    if "offset" in arguments and "timestamp" in arguments:
+        raise BadRequestError("offset and timestamp are both given: either says where to begin", argument="timestamp")
+    start = _since(arguments["timestamp"]) if "timestamp" in arguments else _offset(arguments.get("offset", "earliest"))
+    until = parse_integer(arguments["until_offset"], name="until_offset") if "until_offset" in arguments else None
+    if until is not None and isinstance(start, int) and until < start:
+        raise BadRequestError(f"until_offset {until} lies below offset {start}", argument="until_offset")
+    return start, {
+        "until_offset": until,
         "bytes_max": min(BYTES_MAX, parse_integer(arguments.get("max_bytes", BYTES_DEFAULT), name="max_bytes", minimum=1)),
         "wait_seconds": min(WAIT_SECONDS_MAX, _seconds(arguments.get("wait_seconds", "0"))),
     }
+
+
+def _offset(text: str) -> int | str:
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        return parse_integer(text, name="offset", minimum=-INT64_MAX - 1)
+    except BadRequestError as error:
+        raise BadRequestError(f"{error.message}; or earliest or latest", argument="offset") from None
+
+
+def _since(text: str) -> Since:
+    try:
+        return Since(parse_integer(text, name="timestamp", maximum=INT64_MAX // 1_000) * 1_000)
+    except BadRequestError as error:
+        raise BadRequestError(f"{error.message}; it counts milliseconds since 1970", argument="timestamp") from None
 
 
 def records_max(arguments: Mapping[str, str], default: int) -> int:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, request
 
+from broker.core import ranges
 from broker.core.replica import is_leading
 from broker.directory import Directory
 from broker.service import BrokerService
-from db.log_store import Slice
 from myqueue.errors import BadRequestError, UnknownPartitionError
 from myqueue.protocol import limits, routes, wire
-from myqueue.protocol.batch import ENTRIES_TYPE, messages_of
+from myqueue.protocol.batch import ENTRIES_TYPE, end_of, messages_of
 from myqueue.protocol.names import check_topic_name, parse_integer
-from myqueue.protocol.types import Appended, PartitionId
+from myqueue.protocol.types import Appended, OffsetRange, PartitionId
 
 from . import bodies
 
@@ -31,14 +32,20 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
     """The routes of partitions, records and offsets."""
     face = Blueprint("records", __name__)
 
+    @face.after_request
+    def keep_nothing(response: Response) -> Response:
+        """Nothing of this face is to be kept but what says so itself."""
+        response.headers.setdefault("Cache-Control", ranges.NOT_KEPT)
+        return response
+
     def on(topic: str, partition: str, action: Callable[[PartitionId], T]) -> T:
-        name, number = check_topic_name(topic), bodies.partition_number(partition)
+        name, number, wanted_id = check_topic_name(topic), bodies.partition_number(partition), bodies.topic_identity(request.args)
         try:
-            return action(directory.find(name, number))
+            return action(directory.find(name, number, wanted_id))
         except UnknownPartitionError as error:
             if error.details:
                 raise  # it comes from a manager and says how many there are
-            raise directory.absent(name, number) from None
+            raise directory.absent(name, number, wanted_id) from None
 
     @face.get(rule(routes.PARTITION))
     def describe(topic: str, partition: str) -> Response:
@@ -55,12 +62,24 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
     @face.get(rule(routes.RECORDS))
     def read(topic: str, partition: str) -> Response:
         packed = ENTRIES_TYPE in request.headers.get("Accept", "")
-        wanted, bounds = bodies.read_arguments(request.args)
-        most = bodies.records_max(request.args, limits.RECORDS_MAX if packed else limits.RECORDS_DEFAULT)
-        offset, found = on(topic, partition, lambda found: service.read(found, wanted, records_max=most, **bounds))
-        response = Response(found.body, content_type=ENTRIES_TYPE) if packed else jsonify(_rendered(topic, int(partition), offset, found, most))
-        response.headers.update({routes.START_OFFSET: str(found.start_offset), routes.END_OFFSET: str(found.end_offset),
-                                 routes.EPOCH: str(found.epoch)})
+        start, bounds = bodies.read_arguments(request.args)
+        records_max = bodies.records_max(request.args, limits.RECORDS_MAX if packed else limits.RECORDS_DEFAULT)
+        at, (offset, found) = on(topic, partition, lambda at: (at, service.read(at, start, records_max=records_max, **bounds)))
+        wanted = ranges.records_wanted(records_max, offset, bounds["until_offset"])
+        end, epoch = end_of(found.body)
+        end = offset if end is None else end if packed else min(end, offset + wanted)
+        caching = ranges.caching_of(at, ranges.Answered(offset, end, epoch, "entries" if packed else "json"), wanted=wanted,
+                                    committed_end=found.end_offset, by_number=isinstance(start, int), by_identity="topic_id" in request.args)
+        if caching.etag is not None and request.if_none_match.contains_weak(caching.etag):
+            response = Response(status=304)
+        elif packed:
+            response = Response(found.body, content_type=ENTRIES_TYPE)
+        else:
+            response = jsonify(_rendered(topic, at.partition, OffsetRange(offset, end), found.body))
+        response.headers.update({routes.OFFSET: str(offset), routes.START_OFFSET: str(found.start_offset), routes.END_OFFSET: str(found.end_offset),
+                                 routes.EPOCH: str(found.epoch), "Cache-Control": caching.control, "Vary": "Accept"})
+        if caching.etag is not None:
+            response.set_etag(caching.etag)
         return response
 
     @face.get(rule(routes.OFFSETS))
@@ -95,12 +114,8 @@ def _described(topic: str, found: PartitionId, service: BrokerService) -> dict[s
             "end_offset": head.commit_offset, "epoch": head.promised_epoch, "leader": is_leading(head)}
 
 
-def _rendered(topic: str, partition: int, offset: int, found: Slice, most: int) -> dict[str, Any]:
-    """A read for people: exactly the records asked for, and where to go on."""
-    messages = []
-    for message in messages_of(found.body, topic=topic, partition=partition, from_offset=offset):
-        if len(messages) == most:
-            break
-        messages.append(message)
-    return {"topic": topic, "partition": partition, "records": [wire.message_to_json(message) for message in messages],
-            "next_offset": messages[-1].offset + 1 if messages else offset, "start_offset": found.start_offset, "end_offset": found.end_offset}
+def _rendered(topic: str, partition: int, found: OffsetRange, body: bytes) -> dict[str, Any]:
+    """A read for people: exactly the records asked for, and where to go on. Of nothing else: whoever keeps it may keep it for ever."""
+    messages = itertools.takewhile(lambda message: message.offset < found.end,
+                                   messages_of(body, topic=topic, partition=partition, from_offset=found.start))
+    return {"topic": topic, "partition": partition, "records": [wire.message_to_json(message) for message in messages], "next_offset": found.end}

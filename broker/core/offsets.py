@@ -62,6 +62,13 @@ class LogRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Since:
+    """Where to begin a read: at the first record appended at or after a time (microseconds since 1970), at the end where there is none."""
+
+    append_time: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetPlan:
     """The answer (an offset, or None: nothing left), and the body to append for it, if any."""
 

@@ -264,19 +264,24 @@ def records_of(block: Block) -> list[Record]:
 
 def end_offset_of(body: bytes) -> int | None:
     """The offset behind the last record of an ``entries`` body, None where it is empty; reads the heads only. Raises CorruptBatchError."""
+    return end_of(body)[0]
+
+
+def end_of(body: bytes) -> tuple[int | None, int]:
+    """As :func:`end_offset_of`, and the epoch in which the last record was appended, 0 without one. Raises CorruptBatchError."""
     if body[:4] != ENTRIES_MAGIC:
         raise CorruptBatchError(f"entries begin with {ENTRIES_MAGIC.decode()}")
-    at, end, offset = 4, len(body), None
+    at, end, offset, epoch = 4, len(body), None, 0
     while at < end:
         if end - at < ENTRY_HEAD_BYTES + BLOCK_HEAD_BYTES:
             raise CorruptBatchError("an entry's head is cut off")
-        base_offset = _ENTRY.unpack_from(body, at)[0]
+        base_offset, _append_time, epoch = _ENTRY.unpack_from(body, at)
         count, _columns, length = _BLOCK.unpack_from(body, at + ENTRY_HEAD_BYTES)
         at += ENTRY_HEAD_BYTES + BLOCK_HEAD_BYTES
         if count < 1 or not 0 <= length <= end - at:
             raise CorruptBatchError("an entry's block passes the end of the body")
         at, offset = at + length, base_offset + count
-    return offset
+    return offset, epoch
 
 
 def messages_of(body: bytes, *, topic: str, partition: int, from_offset: int = 0) -> Iterator[Message]:

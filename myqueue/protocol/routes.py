@@ -6,6 +6,7 @@ from __future__ import annotations
 REQUEST_ID = "MyQueue-Request-Id"
 FORWARDED = "MyQueue-Forwarded"  # "1" on a call that a manager passed on: it is never passed on twice
 PRODUCER_ID, PRODUCER_EPOCH, PRODUCER_SEQ = "Producer-Id", "Producer-Epoch", "Producer-Seq"
+OFFSET = "MyQueue-Offset"  # of a read's answer: the offset that was meant by "earliest", "latest" or a time
 START_OFFSET, END_OFFSET, EPOCH = "MyQueue-Start-Offset", "MyQueue-End-Offset", "MyQueue-Epoch"  # of a read's answer
 NODE = "MyQueue-Node"  # which node answered, e.g. manager-2
 APPLIED_INDEX, FRESHNESS = "MyQueue-Applied-Index", "MyQueue-Freshness-Seconds"  # of a manager's answer; of a write: where it is done
@@ -49,7 +50,7 @@ HEARTBEATS = "/v1/heartbeats"  # POST {producers:[ids], consumers:[ids]}
 
 # --- native face: brokers, and through the balancer ---
 PARTITION = "/v1/topics/{topic}/partitions/{partition}"  # GET start and end offset, epoch
-RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"  # POST append, GET read
+RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"  # POST append [?expected_end_offset], GET read
 OFFSETS = "/v1/topics/{topic}/partitions/{partition}/offsets/{consumer_id}"  # GET, PUT {offset}
 TRIM = "/v1/topics/{topic}/partitions/{partition}/trim"  # POST {before_offset}: what lies below is not served any more
 

@@ -51,7 +51,7 @@ def test_json_in_and_out(broker: BrokerProcess, topic):
     assert base64.b64decode(read["records"][1]["value_base64"]) == bytes(range(256))
     assert (read["records"][1]["key"], read["records"][1]["timestamp"]) == ("k", 5)
     assert read["records"][2]["headers"] == [{"name": "h", "value": "x"}]
-    assert (read["next_offset"], read["start_offset"], read["end_offset"]) == (3, 0, 3)
+    assert (read["next_offset"], set(read)) == (3, {"topic", "partition", "records", "next_offset"}), "of the present bounds only the headers speak"
 
 
 def test_binary_in_and_out(broker: BrokerProcess, topic):
@@ -245,6 +245,124 @@ def test_offsets_of_a_read(broker: BrokerProcess, topic, offset: object, status:
                                  {"wait_seconds": "nan"}, {"wait_seconds": "inf"}])
 def test_bad_arguments_of_a_read(broker: BrokerProcess, untouched, bad: dict[str, str]):
     broker.call("GET", records(untouched), status=400, **bad)
+
+
+def get(broker: BrokerProcess, topic, *, status: int = 200, headers: dict[str, str] | None = None, **arguments: object) -> requests.Response:
+    answer = requests.get(broker.url + records(topic), params=arguments, headers=headers, timeout=10)  # type: ignore[arg-type]
+    assert answer.status_code == status, answer.text
+    return answer
+
+
+def test_a_read_from_a_time_on(broker: BrokerProcess, topic):
+    """From the first message appended at or after it, in every format; later than all is the end, where a long poll waits."""
+    appended: list[int] = []  # in milliseconds, each later than the one before
+    while len(appended) < 5:
+        time.sleep(0.002)  # no condition is meant: times that differ
+        appended.append(broker.call("POST", records(topic), {"records": [{"value": "x", "timestamp": 5}] * 2})["append_time"] // 1_000)
+    assert sorted(set(appended)) == appended
+    for number, when in enumerate(appended):
+        for since, offset in ((when, 2 * number), (when + 1, 2 * number + 2), (when - 1, 2 * number)):
+            answer = get(broker, topic, timestamp=since)
+            assert answer.headers["MyQueue-Offset"] == str(offset)
+            assert [record["offset"] for record in answer.json()["records"]] == list(range(offset, 10))
+            assert answer.headers["Cache-Control"] == "no-store"
+    for since, offset in ((0, 0), (appended[-1] + 1, 10), ((2**63 - 1) // 1_000, 10)):
+        answer = get(broker, topic, timestamp=since, headers={"Accept": ENTRIES_TYPE})
+        assert (answer.headers["MyQueue-Offset"], len(list(messages_of(answer.content, topic="t", partition=0)))) == (str(offset), 10 - offset)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(get, broker, topic, timestamp=(2**63 - 1) // 1_000, wait_seconds=9)
+        while not waiting.done():
+            broker.call("POST", records(topic), {"value": "new"})
+    answer = waiting.result()
+    assert str(answer.json()["records"][0]["offset"]) == answer.headers["MyQueue-Offset"]
+    broker.call("POST", f"/v1/topics/{topic[0]}/partitions/0/trim", {"before_offset": 5})
+    assert get(broker, topic, timestamp=0).headers["MyQueue-Offset"] == "5"
+
+
+@pytest.mark.parametrize("arguments", [
+    {"timestamp": ""}, {"timestamp": "x"}, {"timestamp": "-1"}, {"timestamp": "1.5"}, {"timestamp": 2**63}, {"timestamp": 10**16},
+    {"offset": 0, "timestamp": 0}, {"offset": "earliest", "timestamp": 0}, {"until_offset": ""}, {"until_offset": "x"}, {"until_offset": -1},
+    {"until_offset": 2**63}, {"offset": 3, "until_offset": 2}, {"topic_id": ""}, {"topic_id": "x"}, {"topic_id": 0}, {"topic_id": 2**63}])
+def test_what_no_read_can_mean_is_refused(broker: BrokerProcess, untouched, arguments: dict[str, object]):
+    """At once, long poll or not."""
+    began = time.monotonic()
+    assert get(broker, untouched, status=400, wait_seconds=20, **arguments).json()["error"]["code"] == "bad_request"
+    assert time.monotonic() - began < 2
+
+
+def test_a_read_up_to_an_offset(broker: BrokerProcess, topic):
+    """To the record in JSON, to the block in binary; what can bring nothing does not wait."""
+    for number in range(4):
+        broker.call("POST", records(topic), {"records": [{"value": f"{number}.{place}"} for place in range(3)]})
+    for offset, until in ((0, 12), (0, 5), (4, 5), (2, 11), (0, 99)):
+        read = broker.call("GET", records(topic), offset=offset, until_offset=until)
+        assert [record["offset"] for record in read["records"]] == list(range(offset, min(until, 12)))
+        assert read["next_offset"] == min(until, 12)
+    assert len(broker.call("GET", records(topic), offset=0, until_offset=9, max_records=2)["records"]) == 2
+    packed = get(broker, topic, offset=4, until_offset=7, headers={"Accept": ENTRIES_TYPE}).content
+    assert [message.offset for message in messages_of(packed, topic="t", partition=0)] == list(range(3, 9))
+    began = time.monotonic()
+    for arguments in ({"offset": 4, "until_offset": 4}, {"offset": 12, "until_offset": 12}, {"offset": "latest", "until_offset": 3}):
+        assert get(broker, topic, wait_seconds=20, **arguments).json()["records"] == []
+        assert get(broker, topic, wait_seconds=20, headers={"Accept": ENTRIES_TYPE}, **arguments).content == b"MQE1"
+    assert time.monotonic() - began < 5
+    assert get(broker, topic, offset=13, until_offset=13, status=416).json()["error"]["details"] == {"offset": 13, "earliest": 0, "latest": 12}
+
+
+def test_answers_that_are_the_same_for_ever_may_be_kept(broker: BrokerProcess, topic):
+    """A full range by numbers has a tag and its body changes no more, whatever comes behind it; one that ends where the log does has none."""
+    topic_id = topic[1]
+    broker.call("POST", records(topic), {"records": [{"value": f"m{number}"} for number in range(10)]})
+    kept: dict[tuple[str, str, int], requests.Response] = {}
+    for form in ("application/json", ENTRIES_TYPE):
+        for bound, value in (("until_offset", 6), ("max_records", 4), ("until_offset", 10)):
+            answer = kept[form, bound, value] = get(broker, topic, offset=2, headers={"Accept": form}, **{bound: value})
+            assert (answer.headers["Vary"], answer.headers["Cache-Control"]) == ("Accept", "no-cache")
+            named = get(broker, topic, offset=2, topic_id=topic_id, headers={"Accept": form}, **{bound: value})
+            assert named.headers["Cache-Control"] == "private, max-age=31536000, immutable"
+            assert (named.headers["ETag"], named.content) == (answer.headers["ETag"], answer.content)
+    tags = [answer.headers["ETag"] for answer in kept.values()]
+    assert all(tag.startswith('"') for tag in tags), "strong ones"
+    assert tags[0] == tags[1] != tags[2], "the range decides, however it was asked for"
+    assert tags[0] != tags[3] == tags[4] == tags[5] != tags[2], "in binary it is the one block each time"
+    for arguments in ({"offset": 2}, {}, {"offset": "earliest", "until_offset": 6}, {"timestamp": 0, "until_offset": 6}, {"offset": 10},
+                      {"offset": 2, "until_offset": 11}, {"offset": 4, "until_offset": 4}):
+        answer = get(broker, topic, topic_id=topic_id, **arguments)
+        assert (answer.headers["Cache-Control"], answer.headers["Vary"]) == ("no-store", "Accept")
+        assert "ETag" not in answer.headers
+    assert get(broker, topic, offset=99, status=416).headers["Cache-Control"] == "no-store"
+    broker.call("POST", records(topic), {"value": "later"})
+    for (form, bound, value), before in kept.items():
+        arguments, tag = {"offset": 2, bound: value}, before.headers["ETag"]
+        answer = get(broker, topic, headers={"Accept": form}, **arguments)
+        assert (answer.headers["ETag"], answer.content, answer.headers["MyQueue-End-Offset"]) == (tag, before.content, "11")
+        for asked in (tag, f'"x", W/{tag}', "*"):
+            same = get(broker, topic, status=304, headers={"Accept": form, "If-None-Match": asked}, **arguments)
+            assert (same.content, same.headers["ETag"], same.headers["Cache-Control"], same.headers["Vary"]) == (b"", tag, "no-cache", "Accept")
+            assert "Content-Type" not in same.headers
+        other = ENTRIES_TYPE if form != ENTRIES_TYPE else "application/json"
+        assert get(broker, topic, headers={"Accept": other, "If-None-Match": tag}, **arguments).content
+    assert "ETag" in get(broker, topic, offset=2, max_bytes=1).headers, "more is committed behind it"
+    assert get(broker, topic, offset=2, headers={"If-None-Match": "*"}).json()["next_offset"] == 11, "it has no tag"
+
+
+def test_of_this_topic_and_no_other_of_its_name(broker: BrokerProcess, managers: ManagerStub, topic):
+    """A topic that was made anew has another identity: offsets and tags of the old one find nothing of it."""
+    name, topic_id = topic
+    broker.call("POST", records(topic), {"records": [{"value": "old"}] * 3}, topic_id=topic_id)
+    tag = get(broker, topic, offset=0, until_offset=2).headers["ETag"]
+    broker.call("POST", "/internal/partitions/drop", {"topic_ids": [topic_id]})
+    broker.appoint(name, topic_id=topic_id + 2_000)
+    broker.call("POST", records(topic), {"records": [{"value": "new"}] * 3})
+    again = get(broker, topic, offset=0, until_offset=2, headers={"If-None-Match": tag})
+    assert again.headers["ETag"] != tag
+    at = f"/v1/topics/{name}/partitions/0"
+    for method, path, body in (("GET", records(topic), None), ("POST", records(topic), {"value": "x"}), ("GET", at, None)):
+        error = broker.call(method, path, body, status=404, topic_id=topic_id)["error"]
+        assert (error["code"], error["details"]) == ("unknown_topic", {"topic": name, "topic_id": topic_id + 2_000})
+    assert get(broker, topic, topic_id=topic_id + 2_000).json()["next_offset"] == 3
+    managers.describe_topic(name, partitions=1)
+    assert get(broker, topic, topic_id=topic_id + 2_001, status=404).json()["error"]["code"] == "unknown_topic"
 
 
 def test_a_long_poll_answers_when_data_comes(broker: BrokerProcess, topic):

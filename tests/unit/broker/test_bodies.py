@@ -8,7 +8,8 @@ import pytest
 from flask import Request
 from werkzeug.test import EnvironBuilder
 
-from broker.api.bodies import PRODUCE_TYPES, expected_end_offset, produce_body, records_of_lines
+from broker.api.bodies import PRODUCE_TYPES, expected_end_offset, produce_body, read_arguments, records_of_lines, topic_identity
+from broker.core.offsets import Since
 from myqueue.errors import BadRequestError, CorruptBatchError, MyQueueError, TooLargeError, UnsupportedMediaTypeError
 from myqueue.protocol.batch import BATCH_TYPE, RECORD_BYTES_MAX, pack_values, records_of
 
@@ -113,3 +114,36 @@ def test_odd_expectations_are_refused(text: str):
 def test_expectations():
     assert expected_end_offset({}) is None
     assert expected_end_offset({"expected_end_offset": "0"}) == 0
+
+
+@pytest.mark.parametrize(("arguments", "start"), [
+    ({}, "earliest"), ({"offset": "latest"}, "latest"), ({"offset": "0"}, 0), ({"offset": "-5"}, -5), ({"offset": str(2**63 - 1)}, 2**63 - 1),
+    ({"timestamp": "0"}, Since(0)), ({"timestamp": "1700000000123"}, Since(1_700_000_000_123_000)),
+    ({"timestamp": str((2**63 - 1) // 1_000)}, Since((2**63 - 1) // 1_000 * 1_000))])
+def test_where_a_read_begins(arguments: dict[str, str], start: object):
+    assert read_arguments(arguments)[0] == start
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    *[({"offset": text}, "or earliest or latest") for text in ("", "x", "1.5", str(2**63), "Latest", "9" * 40, "1e3")],
+    *[({"timestamp": text}, "milliseconds since 1970") for text in ("", "x", "-1", "1.5", str(2**63), "latest", str((2**63 - 1) // 1_000 + 1))],
+    *[({"until_offset": text}, "until_offset") for text in ("", "x", "-1", "1.5", str(2**63), "latest")],
+    ({"offset": "0", "timestamp": "0"}, "both given"), ({"offset": "earliest", "timestamp": "0"}, "both given"),
+    ({"offset": "5", "until_offset": "4"}, "until_offset 4 lies below offset 5")])
+def test_what_no_read_can_mean_is_refused(arguments: dict[str, str], said: str):
+    with pytest.raises(BadRequestError, match=said) as error:
+        read_arguments(arguments)
+    assert "argument" in error.value.details
+
+
+def test_bounds_of_a_read():
+    assert read_arguments({})[1] == {"until_offset": None, "bytes_max": 1 << 20, "wait_seconds": 0.0}
+    assert read_arguments({"offset": "4", "until_offset": "4"})[1]["until_offset"] == 4
+    assert read_arguments({"timestamp": "9", "until_offset": "0"})[1]["until_offset"] == 0
+
+
+def test_topic_identities():
+    assert (topic_identity({}), topic_identity({"topic_id": "7"})) == (None, 7)
+    for text in ("", "0", "-1", "x", str(2**63)):
+        with pytest.raises(BadRequestError, match="topic_id"):
+            topic_identity({"topic_id": text})
