@@ -312,8 +312,7 @@ class InMemoryTransport:
         return appended
 
     def _read(self, held: _Partition, params: Mapping[str, Any]) -> Response:
-        offset = {"earliest": held.start, "latest": held.end}.get(params["offset"])
-        offset = parse_integer(params["offset"], name="offset", minimum=-(2**63)) if offset is None else offset
+        offset = self._start_of(held, params)
         wait_seconds = float(params.get("wait_seconds", 0.0))
         with self._changed:
             if not held.start <= offset <= held.end:
@@ -325,7 +324,16 @@ class InMemoryTransport:
                 wakes = self._wakes
                 self._changed.wait_for(lambda: offset < held.end or wakes != self._wakes, timeout=wait_seconds)
             body = self._entries(held, offset, int(params.get("max_bytes", 1 << 20)))
-            return Response(200, {routes.START_OFFSET: str(held.start), routes.END_OFFSET: str(held.end), routes.EPOCH: str(held.info.epoch)}, body)
+            return Response(200, {routes.OFFSET: str(offset), routes.START_OFFSET: str(held.start), routes.END_OFFSET: str(held.end),
+                                  routes.EPOCH: str(held.info.epoch)}, body)
+
+    @staticmethod
+    def _start_of(held: _Partition, params: Mapping[str, Any]) -> int:
+        if "timestamp" in params:
+            since = 1_000 * parse_integer(params["timestamp"], name="timestamp")
+            return next((max(base, held.start) for base, append_time, _ in held.entries if append_time >= since), held.end)
+        named = {"earliest": held.start, "latest": held.end}.get(params["offset"])
+        return parse_integer(params["offset"], name="offset", minimum=-(2**63)) if named is None else named
 
     def _entries(self, held: _Partition, offset: int, bytes_max: int) -> bytes:
         out, size = [batch.ENTRIES_MAGIC], 0

@@ -40,6 +40,8 @@ def add_parser(groups: Any) -> None:
     start.add_argument("--from-beginning", action="store_const", dest="start", const="earliest", default="earliest",
                        help="begin at the earliest message (the default)")
     start.add_argument("--latest", action="store_const", dest="start", const="latest", help="only what is sent from now on")
+    start.add_argument("--from-timestamp", type=number(0), metavar="MS",
+                       help="begin at the first message appended at or after this time, in milliseconds since 1970, whatever was committed")
     parser.add_argument("--consumer-id", type=number(1), metavar="N", help="go on as a consumer registered before, from what it has committed")
     parser.add_argument("--max-messages", type=number(1), metavar="N", help="end after so many")
     parser.add_argument("--timeout", type=number(0, float), metavar="SECONDS", help="end when none came for so long (default: wait on)")
@@ -57,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     with _opened(arguments.output) as (out, is_live), \
             MyConsumer([arguments.topic], arguments.bootstrap, start=arguments.start, consumer_id=arguments.consumer_id, token=token(),
                        auto_commit_seconds=5.0 if is_live else None) as consumer:
+        if arguments.from_timestamp is not None:
+            consumer.seek_to_timestamp(arguments.topic, None, arguments.from_timestamp)
         with contextlib.suppress(KeyboardInterrupt):  # the ordinary end of a command that waits on
             for message in consumer.get_next(arguments.timeout):
                 out.write(encode(message))

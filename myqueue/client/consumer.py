@@ -17,9 +17,10 @@ from ..errors import (
     OffsetOutOfRangeError,
     UnavailableError,
     UnknownPartitionError,
+    UnknownTopicError,
 )
 from ..protocol import routes
-from ..protocol.names import check_topic_name, parse_integer
+from ..protocol.names import INT64_MAX, check_topic_name, parse_integer
 from ..protocol.types import ClusterSnapshot, Message, TopicPartition
 from . import exits
 from .connection import Connection
@@ -61,7 +62,7 @@ class MyConsumer:
         auto_commit_seconds: how often progress is committed in the background; None: only by ``commit`` and ``stop``.
         auto_done: false: the caller says ``done(message)`` for each message, in any order and from any thread.
         fetch_bytes_max, prefetch_bytes_max: bounds on one fetch and on all that is held ahead.
-        max_block_seconds: how long the constructor, ``seek``, ``position`` and ``commit`` wait for the cluster.
+        max_block_seconds: how long the constructor, ``seek``, ``seek_to_timestamp``, ``position`` and ``commit`` wait for the cluster.
 
     Raises:
         UnknownTopicError: names all topics that do not exist, in ``topics``; nothing was registered.
@@ -304,9 +305,27 @@ class MyConsumer:
         if not ends.start <= target <= ends.end:
             raise OffsetOutOfRangeError(f"{reader.partition} has offsets {ends.start} to {ends.end}, not {target}",
                                         earliest=ends.start, latest=ends.end)
+        self._go_on_from(reader, target)
+
+    def seek_to_timestamp(self, topic: str, partition: int | None, milliseconds: int) -> None:
+        """Go on from the first message appended at or after a time (milliseconds since 1970), from the end where there is none yet.
+
+        The time is the brokers', when they appended it, whatever time its producer gave it.
+
+        Args:
+            partition: None for all partitions of the topic; where one of them cannot be asked, none is moved.
+        """
+        milliseconds = parse_integer(milliseconds, name="milliseconds", maximum=INT64_MAX // 1_000)
+        readers = [self._reader(topic, partition)] if partition is not None else self._readers_of(topic)
+        targets = [self._connection.persistently(lambda reader=reader: self._fetcher.offset_since(reader.partition, milliseconds),
+                                                 self._max_block_seconds) for reader in readers]
+        for reader, target in zip(readers, targets, strict=True):
+            self._go_on_from(reader, target)
+
+    def _go_on_from(self, reader: Reader, offset: int) -> None:
         self._resolve(reader)  # so that what is committed stays known
         with self._changed:
-            self._fetcher.seek(reader, target)
+            self._fetcher.seek(reader, offset)
             if self._threads:
                 self._staff()
 
@@ -427,6 +446,12 @@ class MyConsumer:
             known = sorted(str(at) for at in self._fetcher.readers)
             raise UnknownPartitionError(f"this consumer does not read {topic}/{partition}, it reads {', '.join(known[:20])}")
         return reader
+
+    def _readers_of(self, topic: str) -> list[Reader]:
+        readers = [reader for at, reader in sorted(self._fetcher.readers.items()) if at.topic == topic]
+        if not readers:
+            raise UnknownTopicError(f"this consumer does not read topic {topic}, it reads {', '.join(sorted(self.consumer_ids))}")
+        return readers
 
     def _resolve(self, reader: Reader) -> None:
         if reader.progress is None:

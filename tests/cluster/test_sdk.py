@@ -178,6 +178,43 @@ def test_seek_and_its_bounds(broker, topic) -> None:
         assert [] == list(consumer.get_next(0.3))
 
 
+def test_seek_to_a_time(broker, topic) -> None:
+    """The producer's own times do not count; later than all is the end."""
+    with MyProducer([topic], broker) as producer, MyConsumer([topic], broker) as consumer:
+        producer.send(topic, b"first", timestamp_us=2**60).result(10.0)
+        between = time.time_ns() // 1_000_000 + 2
+        wait_until(lambda: time.time_ns() // 1_000_000 > between, what="the clock to go on")
+        producer.send(topic, b"second", timestamp_us=1).result(10.0)
+        for since, expected in ((0, [b"first", b"second"]), (between, [b"second"]), (between + 86_400_000, [])):
+            consumer.seek_to_timestamp(topic, None, since)
+            assert expected == [message.value for message in consumer.get_next(QUIET)]
+
+
+def test_the_native_face_by_plain_http_through_the_balancer(broker, topic) -> None:
+    """Lines in chunks, an append on a condition, a read by time, and an answer that a cache keeps."""
+    with AdminClient(broker) as admin:
+        admin.create_topic(topic)
+    at = f"http://{broker}/v1/topics/{topic}/partitions/0"
+    lines = (b'{"value": "%d"}\n' % number for number in range(20_000))  # longer than what the balancer holds in memory
+    sent = requests.post(f"{at}/records", data=lines, headers={"Content-Type": "application/x-ndjson"}, timeout=20)
+    assert (sent.status_code, sent.json()["record_count"]) == (200, 20_000), sent.text
+    refused = requests.post(f"{at}/records", data=iter([b'{"value": "x"}\n', b"{}\n"]), headers={"Content-Type": "application/jsonl"}, timeout=20)
+    assert (refused.status_code, refused.json()["error"]["details"]) == (400, {"line": 2})
+    for expected, status in ((19_999, 409), (20_000, 200), (20_000, 409)):
+        answer = requests.post(f"{at}/records", params={"expected_end_offset": expected}, json={"value": "last"}, timeout=20)
+        assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["details"] == {"end_offset": 20_001}
+    since = requests.get(f"{at}/records", params={"timestamp": sent.json()["append_time"] // 1_000, "until_offset": 3}, timeout=20)
+    assert (since.headers["MyQueue-Offset"], [record["value"] for record in since.json()["records"]]) == ("0", ["0", "1", "2"])
+    identity = requests.get(at, timeout=20).json()["topic_id"]
+    range_ = {"offset": 100, "until_offset": 200, "topic_id": identity}
+    full = requests.get(f"{at}/records", params=range_, timeout=20)
+    assert (full.headers["Cache-Control"], len(full.json()["records"])) == ("private, max-age=31536000, immutable", 100)
+    again = requests.get(f"{at}/records", params=range_, headers={"If-None-Match": full.headers["ETag"]}, timeout=20)
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", full.headers["ETag"])
+    assert requests.get(f"{at}/records", params={**range_, "topic_id": identity + 1}, timeout=20).json()["error"]["code"] == "unknown_topic"
+
+
 def test_a_waiting_consumer_is_woken_by_a_message(broker, topic) -> None:
     with MyProducer([topic], broker) as producer, MyConsumer([topic], broker) as consumer:
         came: list[float] = []

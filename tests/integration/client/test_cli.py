@@ -144,6 +144,20 @@ def test_latest_shows_nothing_old(myqueue) -> None:
     assert b"" == myqueue("consume", "t", "--latest", "--timeout", "0.5").stdout
 
 
+def test_messages_since_a_time(myqueue, transport) -> None:
+    """Of every partition, also where the consumer has gone further already."""
+    transport.create_topic("t", 2)
+    for number in range(3):
+        for partition in ("0", "1"):
+            myqueue("produce", "t", "--partition", partition, stdin=b"%d\n" % number)
+    [_, second, _] = [message.timestamp for message in transport.messages("t", 1)]
+    since = str(second // 1_000)
+    assert [b"1", b"2", b"2"] == sorted(myqueue("consume", "t", "--from-timestamp", since, "--timeout", "1").stdout.split())
+    again = myqueue("consume", "t", "--consumer-id", "1", "--from-timestamp", since, "--timeout", "1").stdout
+    assert [b"1", b"2", b"2"] == sorted(again.split())
+    assert 6 == len(myqueue("consume", "t", "--from-timestamp", "0", "--timeout", "1").stdout.split())
+
+
 def test_topics_are_created_listed_and_described(myqueue) -> None:
     assert b"there are no topics\n" == myqueue("topics", "list").stdout
     assert b"topic t has 3 partitions\n" == myqueue("topics", "create", "t", "--partitions", "3").stdout
@@ -194,6 +208,7 @@ def test_a_topic_that_is_not_there_is_one_sentence_and_1(myqueue, words: list[st
 
 @pytest.mark.parametrize("words", [
     ["produce"], ["consume", "t", "--max-messages", "0"], ["consume", "t", "--latest", "--from-beginning"], ["consume", "t", "--timeout", "nan"],
+    ["consume", "t", "--from-timestamp", "-1"], ["consume", "t", "--from-timestamp", "1.5"], ["consume", "t", "--from-timestamp", "0", "--latest"],
     ["lag", "t", "x"], ["produce", "t", "--partition", "-1"], ["topics", "create", "t", "--partitions", "1.5"], ["consume", "t", "--format", "xml"],
 ])
 def test_wrong_usage_is_2(myqueue, words: list[str]) -> None:

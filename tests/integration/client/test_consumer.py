@@ -14,7 +14,7 @@ import pytest
 from myqueue import ClosedError, Message, MyConsumer, MyProducer, OffsetOutOfRangeError, UnavailableError, UnknownPartitionError, UnknownTopicError
 from myqueue.client.transport import Response
 from myqueue.errors import BadRequestError, ConfigurationError, CorruptBatchError, OutcomeUnknownError
-from myqueue.testing import InMemoryTransport
+from myqueue.testing import InMemoryTransport, ManualClock
 from tests.support.waiting import wait_until
 
 QUIET = 0.3
@@ -165,6 +165,32 @@ def test_seek_goes_back_and_forth(transport, consumer) -> None:
     assert list(range(10)) == read(consumer)
     consumer.seek("A", 0, "latest")
     assert [] == read(consumer)
+
+
+def test_a_seek_to_a_time_goes_to_the_first_message_since(transport) -> None:
+    """By the append time; later than all is the end; of all partitions at once, too."""
+    clock = transport.clock = ManualClock()
+    transport.create_topic("P", 2)
+    with MyConsumer(["A", "P"], transport=transport, auto_commit_seconds=None) as consumer:
+        for number in range(5):
+            for partition in range(2):
+                send(transport, 1, topic="P", first=number, partition=partition)
+            clock.advance(1.0)
+        first = 1_700_000_000_000
+        for since, positions in ((0, 0), (first, 0), (first + 1, 1), (first + 1_000, 1), (first + 3_999, 4), (first + 4_001, 5), (10**15, 5)):
+            consumer.seek_to_timestamp("P", 0, since)
+            assert positions == consumer.position("P", 0)
+        assert 0 == consumer.position("P", 1)
+        consumer.seek_to_timestamp("P", None, first + 2_000)
+        assert [2, 2] == [consumer.position("P", partition) for partition in range(2)]
+        for wrong in (-1, 1.5, "x", True, 2**63):
+            with pytest.raises(BadRequestError):
+                consumer.seek_to_timestamp("P", 0, wrong)
+        with pytest.raises(UnknownTopicError, match="it reads A, P"):
+            consumer.seek_to_timestamp("B", None, 0)
+        with pytest.raises(UnknownPartitionError):
+            consumer.seek_to_timestamp("P", 2, 0)
+        assert [2, 2] == [consumer.position("P", partition) for partition in range(2)]
 
 
 def test_a_seek_in_the_middle_of_a_loop_counts_from_the_next_message_on(transport, consumer) -> None:
