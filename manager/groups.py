@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from db.metadata_store import GroupMemberRow, PartitionRow
@@ -17,9 +18,9 @@ from manager.cluster import commands
 from manager.cluster.groups import read_partition, spelt
 from manager.cluster.sharing import Reader, due_assignment
 from manager.heartbeats import HeartbeatBook
-from manager.records import Records
+from manager.records import Position, Records
 from manager.replica import Replica
-from myqueue.errors import MemberFencedError, MyQueueError
+from myqueue.errors import MemberFencedError, MyQueueError, RefusedError
 from myqueue.protocol.names import check_group_name, check_topic_name
 from myqueue.protocol.types import TopicPartition
 
@@ -28,6 +29,18 @@ MEMBER = "group_member"  # the type of its heartbeats
 SESSION_TIMEOUT_SECONDS = 10.0
 HEARTBEATS_A_SESSION = 6
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPosition:
+    """Where a group stands in a partition, and which member reads it now."""
+
+    topic: str
+    position: Position
+    member_id: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"topic": self.topic, **self.position.to_json(), "member_id": self.member_id}
 
 
 class Groups:
@@ -116,11 +129,15 @@ class Groups:
                                         f"member {member_id} of group '{name}' reads {one} since generation {since}, not {generation}",
                                         generation=group.row.generation, **one._asdict())
             calls.append((topic, topic.partition(one.partition), {"consumer": group_key(group.group_id), **body(group, since, offset)}))
+        return self._settled([one for one, _ in wanted], calls)
+
+    def _settled(self, partitions: Sequence[TopicPartition], calls: Sequence[tuple[Topic, PartitionRow, dict[str, Any]]]
+                 ) -> list[tuple[TopicPartition, int]]:
         outcomes = self._records.set_offsets(calls)
         for outcome in outcomes:
             if isinstance(outcome, MyQueueError):
                 raise outcome
-        return [(one, outcome) for (one, _), outcome in zip(wanted, outcomes, strict=True)]  # type: ignore[misc]
+        return list(zip(partitions, outcomes, strict=True))  # type: ignore[arg-type]
 
     # --- groups ---
 
@@ -135,6 +152,48 @@ class Groups:
         catalogue = self._replica.current()
         group = catalogue.groups.get(name, group)
         return {**_group_to_json(group), "member_list": [_member_to_json(catalogue, group, member) for member in group.members.values()]}
+
+    def offsets(self, name: str, topics: Sequence[str] = ()) -> list[GroupPosition]:
+        """Where a group stands, and who reads there: in these topics, or in those that its members read; without members, wherever it has committed.
+
+        Raises:
+            UnknownGroupError, UnknownTopicError.
+            UnavailableError: not every leader has said it.
+        """
+        check_group_name(name)
+        group = self._replica.certain(lambda known: known.group(name))
+        read = {topic for member in group.members.values() for topic in member.topics}
+        named = [self._replica.certain(lambda known, topic=topic: known.topic(topic)) for topic in topics]
+        known = self._replica.catalogue().topics
+        looked_at = named or [known[topic] for topic in sorted(read or known) if topic in known]
+        readers = {place: member.member_id for member in group.members.values() for place in member.owned}
+        found = [GroupPosition(topic.name, position, readers.get(spelt(topic.topic_id, position.partition)))
+                 for topic in looked_at for position in self._records.positions_of(group_key(group.group_id), topic)]
+        return [one for one in found if named or read or one.position.offset is not None]
+
+    def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int | str]) -> list[tuple[TopicPartition, int]]:
+        """Let a group without members go on elsewhere: from an offset, "earliest" or "latest"; the offsets set.
+
+        Raises:
+            UnknownGroupError, UnknownTopicError, UnknownPartitionError: nothing was done.
+            RefusedError: it has members, which would not notice. Nothing was done.
+            OffsetOutOfRangeError, UnavailableError: others of them may have been set; again is harmless.
+        """
+        check_group_name(name)
+        self._replica.catch_up_fresh()  # whether it has members must not be a matter of who is asked
+        group = self._replica.catalogue().group(name)
+        if group.members:
+            raise RefusedError(f"Group '{name}' has {len(group.members)} member(s), which go on from where they are: stop them first",
+                               members=len(group.members))
+        calls = []
+        for one, wanted in offsets.items():
+            topic = self._replica.certain(lambda known, one=one: known.topic(one.topic))
+            row = topic.partition(one.partition)
+            if wanted == "earliest":
+                wanted = next(at.start_offset for at in self._records.positions_of(group_key(group.group_id), topic) if at.partition == one.partition)
+            target = {"start": "latest"} if wanted == "latest" else {"offset": wanted}
+            calls.append((topic, row, {"consumer": group_key(group.group_id), "generation": group.row.generation, **target}))
+        return self._settled(list(offsets), calls)
 
     def delete(self, name: str) -> dict[str, Any]:
         """Delete a group without members: another one of its name begins anew. Raises UnknownGroupError, RefusedError: nothing was done."""

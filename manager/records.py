@@ -137,7 +137,10 @@ class Records:
         """
         topic = self._replica.certain(lambda known: known.topic(topic_name))
         self._replica.certain(lambda _: self._replica.check_consumer(consumer_id, topic.topic_id, topic_name))
-        consumer = consumer_key(consumer_id)
+        return self.positions_of(consumer_key(consumer_id), topic)
+
+    def positions_of(self, consumer: str, topic: Topic) -> list[Position]:
+        """The same, by a consumer's or a group's name in the logs, whoever that is. Raises UnavailableError."""
         said, failures = self._ask_leaders(topic, topic.partitions,
                                            lambda broker_id, address, group: self._brokers.positions(broker_id, address, consumer, group))
         if failures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Response, jsonify
+from flask import Blueprint, Response, jsonify, request
 
 from manager.api.bodies import body_of, rule
 from manager.api.hooks import Gate, install
@@ -35,6 +35,15 @@ def make_blueprint(groups: Groups, replica: Replica, gate: Gate) -> Blueprint:
     @face.delete(rule(routes.GROUP))
     def delete(group: str) -> Response:
         return jsonify(groups.delete(group))
+
+    @face.get(rule(routes.GROUP_OFFSETS))
+    def offsets(group: str) -> Response:
+        found = groups.offsets(group, [check_topic_name(name) for name in request.args.getlist("topic")])
+        return jsonify({"group": group, "lag": sum(one.position.lag for one in found), "offsets": [one.to_json() for one in found]})
+
+    @face.put(rule(routes.GROUP_OFFSETS))
+    def set_offsets(group: str) -> Response:
+        return jsonify({"offsets": _told(groups.set_offsets(group, _offsets(body_of("offsets"), named=True)))})
 
     @face.post(rule(routes.MEMBERS))
     def join(group: str) -> tuple[Response, int]:
@@ -108,15 +117,17 @@ def _partition(item: Any) -> TopicPartition:
     return TopicPartition(check_topic_name(item["topic"]), parse_integer(item["partition"], name="partition"))
 
 
-def _offsets(body: dict[str, Any]) -> dict[TopicPartition, int]:
-    pairs = [_offset(item) for item in _list(body, "offsets")]
+def _offsets(body: dict[str, Any], *, named: bool = False) -> dict[TopicPartition, Any]:
+    pairs = [_offset(item, named=named) for item in _list(body, "offsets")]
     offsets = dict(pairs)
     if len(offsets) < len(set(pairs)):
         raise BadRequestError("a partition has two offsets", argument="offsets")
     return offsets
 
 
-def _offset(item: Any) -> tuple[TopicPartition, int]:
+def _offset(item: Any, *, named: bool) -> tuple[TopicPartition, int | str]:
+    """``named``: the offset may be "earliest" or "latest"."""
     if not isinstance(item, dict) or set(item) != {"topic", "partition", "offset"}:
         raise BadRequestError('an offset is {"topic": name, "partition": number, "offset": number}')
-    return _partition({name: item[name] for name in ("topic", "partition")}), parse_integer(item["offset"], name="offset")
+    place, offset = _partition({name: item[name] for name in ("topic", "partition")}), item["offset"]
+    return place, offset if named and offset in ("earliest", "latest") else parse_integer(offset, name="offset")

@@ -37,6 +37,7 @@ GROUPS = (
     Group("produce", "produce", "send lines or files as messages"),
     Group("consume", "consume", "write a topic's messages to standard output or a file"),
     Group("lag", "lag", "show how far a consumer is"),
+    Group("groups", "groups", "show consumer groups, and set or forget where they stand"),
     Group("brokers", "brokers", "show the brokers"),
     Group("managers", "managers", "show, add and remove managers"),
     Group("audit", "audit", "check everything that is stored; exit codes 0 clean, 1 findings, 2 incomplete, 3 usage"),

@@ -11,7 +11,7 @@ from typing import Any
 from ..clock import Clock
 from ..errors import MyQueueError, TopicExistsError
 from ..protocol import routes
-from ..protocol.names import check_topic_name
+from ..protocol.names import check_group_name, check_topic_name
 from ..protocol.types import OffsetRange, TopicPartition
 from .connection import Connection
 from .transport import Transport
@@ -195,6 +195,41 @@ class AdminClient:
         body = self._get(routes.LAG.format(topic=check_topic_name(topic)), {"consumer_id": consumer_id})
         return [PartitionLag(topic, at["partition"], at["start_offset"] if at["offset"] is None else at["offset"], at["start_offset"],
                              at["end_offset"]) for at in body["partitions"]]
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The consumer groups: group, group_id, generation, strategy, start, members (how many)."""
+        return list(self._get(routes.GROUPS)["groups"])
+
+    def describe_group(self, group: str) -> dict[str, Any]:
+        """One group, and in ``member_list`` what each member reads. Raises UnknownGroupError."""
+        return self._get(routes.GROUP.format(group=check_group_name(group)))
+
+    def group_lag(self, group: str, topics: Sequence[str] = ()) -> list[PartitionLag]:
+        """How far a group is, by partition: in these topics, or in those that its members read; without members, wherever it has committed.
+
+        Raises:
+            UnknownGroupError, UnknownTopicError.
+        """
+        path = routes.GROUP_OFFSETS.format(group=check_group_name(group))
+        body = self._get(path, params={"topic": [check_topic_name(topic) for topic in topics]})
+        return [PartitionLag(one["topic"], one["partition"], one["start_offset"] if one["offset"] is None else one["offset"], one["start_offset"],
+                             one["end_offset"]) for one in body["offsets"]]
+
+    def set_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int | str]) -> dict[TopicPartition, int]:
+        """Let a group without members go on from other offsets (``"earliest"``, ``"latest"`` or a number); the offsets set.
+
+        Raises:
+            UnknownGroupError, UnknownTopicError, UnknownPartitionError: nothing was done.
+            RefusedError: it has members. Nothing was done.
+            OffsetOutOfRangeError: others of them may have been set.
+        """
+        body = {"offsets": [{"topic": one.topic, "partition": one.partition, "offset": offset} for one, offset in offsets.items()]}
+        done = self._connection.call("PUT", routes.GROUP_OFFSETS.format(group=check_group_name(group)), json=body, repeatable=True)
+        return {TopicPartition(one["topic"], one["partition"]): one["offset"] for one in done["offsets"]}
+
+    def delete_group(self, group: str) -> None:
+        """Forget a group without members, and where it stands. Raises UnknownGroupError; RefusedError where it has members."""
+        self._connection.call("DELETE", routes.GROUP.format(group=check_group_name(group)), repeatable=False)
 
     def close(self) -> None:
         self._connection.close()

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 from ..errors import ConfigurationError
 from .plan import Places, pgpass
-from .ports import PortKeeper, is_free
+from .ports import PortKeeper, is_free, is_free_soon
 from .spec import EXTERNAL, HOST, ClusterSpec
 
 VERSION = 1
@@ -34,6 +34,8 @@ OURS = frozenset({"secrets", "logs", "run", "postgres"})  # what an interrupted 
 LOG_BYTES_MAX = 16 * 2**20
 # Whoever asks whether there is a supervisor holds its lock for a moment: a supervisor that starts tries again.
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 40, 0.05
+# A killed process lets go of its ports when it has given back its memory, and looks gone before that: ports of the last time are waited for.
+AGAIN_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,10 @@ class DataFolder:
             wanted.grown_from(before.spec)
         spec = wanted or (before.spec if before else ClusterSpec())
         kept = before.ports if before else {}
-        balancer_ports = _balancer_ports(spec, before, self.keeper, taken=kept.values())  # ports are known to be free before anything is made
-        ports = _node_ports(spec, kept, self.keeper, taken=balancer_ports)
+        deadline = time.monotonic() + AGAIN_SECONDS  # for all of them together
+        # Ports are known to be free before anything is made.
+        balancer_ports = _balancer_ports(spec, before, self.keeper, taken=kept.values(), deadline=deadline)
+        ports = _node_ports(spec, kept, self.keeper, taken=balancer_ports, deadline=deadline)
         self._make()
         saved = before or Saved(secrets.token_hex(6), spec, "")
         saved = replace(saved, spec=spec, ports=ports, balancer_ports=balancer_ports,
@@ -257,28 +261,29 @@ def _write_whole(path: Path, text: str) -> None:
     making.replace(path)
 
 
-def _node_ports(spec: ClusterSpec, before: dict[str, int], keeper: PortKeeper, *, taken: Collection[int]) -> dict[str, int]:
+def _node_ports(spec: ClusterSpec, before: dict[str, int], keeper: PortKeeper, *, taken: Collection[int],
+                deadline: float) -> dict[str, int]:
     ports: dict[str, int] = {}
     for name in (*spec.postgres_names(), *spec.database_nodes()):
         last = before.get(name)
-        ports[name] = _again(last, keeper) or keeper.pick({*taken, *before.values(), *ports.values()})
+        ports[name] = _again(last, keeper, deadline) or keeper.pick({*taken, *before.values(), *ports.values()})
     return ports
 
 
-def _balancer_ports(spec: ClusterSpec, before: Saved | None, keeper: PortKeeper, *, taken: Collection[int]) -> tuple[int, ...]:
+def _balancer_ports(spec: ClusterSpec, before: Saved | None, keeper: PortKeeper, *, taken: Collection[int], deadline: float) -> tuple[int, ...]:
     last_ports = list(before.balancer_ports) if before and before.spec.ports == spec.ports else [0] * len(spec.ports)
     ports: list[int] = []
     for wanted, last in zip(spec.ports, last_ports, strict=True):
-        if wanted and not is_free(wanted):
+        if wanted and not (is_free_soon(wanted, deadline) if before else is_free(wanted)):
             raise ConfigurationError(f"port {wanted} on {HOST} is taken by another program: choose another by --port")
-        ports.append(wanted or _again(last, keeper) or keeper.pick({*taken, *ports}))
+        ports.append(wanted or _again(last, keeper, deadline) or keeper.pick({*taken, *ports}))
     keeper.keep(ports)
     return tuple(ports)
 
 
-def _again(port: int | None, keeper: PortKeeper) -> int | None:
+def _again(port: int | None, keeper: PortKeeper, deadline: float) -> int | None:
     """A port of the last time, kept from now on; None where it is somebody else's by now."""
-    if not port or not (keeper.keeps(port) or is_free(port)):
+    if not port or not (keeper.keeps(port) or is_free_soon(port, deadline)):
         return None
     keeper.keep([port])
     return port

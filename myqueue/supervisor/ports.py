@@ -6,6 +6,7 @@ import contextlib
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Collection, Iterable
 
 from ..errors import ConfigurationError
@@ -14,6 +15,8 @@ from .spec import HOST
 # Below the ports that outgoing connections are given (32768 and up), so that a stopped node's port is still free later.
 PORTS = range(15_000, 32_000)
 PORT_TRIES = 200
+LOOKS = 3  # at a port that somebody seems to keep
+AGAIN_PAUSE_SECONDS = 0.02
 CAN_KEEP = sys.platform == "linux"  # elsewhere a bound socket would keep the node itself from listening
 
 
@@ -75,16 +78,21 @@ class PortKeeper:
 
 def is_free(port: int) -> bool:
     """Whether nobody listens on a port or keeps it. The last connections of who listened there before do not count."""
-    try:
-        _bound(port, shared=False).close()
-        return True
-    except OSError:
-        if CAN_KEEP and not _has_last_connections(port):
+    for _ in range(LOOKS):
+        if _can_bind(port, shared=False):
+            return True
+        if not CAN_KEEP or _has_last_connections(port):
+            return _can_bind(port, shared=True)
+        # Somebody keeps it, or the connection that was in the way ended before it was looked for.
+    return False
+
+
+def is_free_soon(port: int, deadline: float) -> bool:
+    """Whether nobody listens on a port or keeps it, by a moment of the monotonic clock at the latest."""
+    while not is_free(port):
+        if time.monotonic() >= deadline:
             return False
-    try:
-        _bound(port, shared=True).close()
-    except OSError:
-        return False
+        time.sleep(AGAIN_PAUSE_SECONDS)
     return True
 
 
@@ -92,6 +100,14 @@ def _has_last_connections(port: int) -> bool:
     """Whether the kernel still knows connections of a port that were ended from here (TIME_WAIT): then nobody can bind it alone."""
     with open("/proc/net/tcp") as lines:
         return any(line.split()[1].endswith(f":{port:04X}") for line in lines)
+
+
+def _can_bind(port: int, *, shared: bool) -> bool:
+    try:
+        _bound(port, shared=shared).close()
+    except OSError:
+        return False
+    return True
 
 
 def _bound(port: int, *, shared: bool) -> socket.socket:

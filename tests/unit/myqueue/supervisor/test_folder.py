@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from myqueue.supervisor import ClusterSpec
+from myqueue.supervisor import folder as folder_module
 from myqueue.supervisor import ports as ports_module
 from myqueue.supervisor.folder import DataFolder
 from myqueue.supervisor.ports import PortKeeper
+from myqueue.supervisor.spec import HOST
 
 SPEC = ClusterSpec(brokers=3, managers=3, ports=(0, 0))
 
@@ -57,3 +61,22 @@ def test_a_port_that_another_cluster_keeps_by_now_is_picked_anew(folder: DataFol
         after = folder.prepare(SPEC)
     assert after.ports["broker-1"] != saved.ports["broker-1"]
     assert {**after.ports, "broker-1": 0} == {**saved.ports, "broker-1": 0}
+
+
+def test_the_balancers_port_outlasts_a_killed_balancer_that_is_still_giving_back_its_memory(folder: DataFolder):
+    """It looks gone and listens for some milliseconds more: clients know that port, so the next start waits for it."""
+    port, other = folder.prepare(SPEC).balancer_ports
+    folder.keeper.let_go()
+    dying = socket.create_server((HOST, port))
+    threading.Timer(0.3, dying.close).start()
+    assert folder.prepare(SPEC).balancer_ports == (port, other)
+
+
+def test_a_port_that_another_program_has_taken_is_not_waited_for_for_ever(folder: DataFolder, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(folder_module, "AGAIN_SECONDS", 0.2)
+    saved = folder.prepare(SPEC)
+    folder.keeper.let_go()
+    with socket.create_server((HOST, saved.ports["broker-1"])):
+        again = folder.prepare(SPEC)
+    assert again.ports["broker-1"] != saved.ports["broker-1"]
+    assert again.balancer_ports == saved.balancer_ports
