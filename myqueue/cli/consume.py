@@ -42,7 +42,9 @@ def add_parser(groups: Any) -> None:
     start.add_argument("--latest", action="store_const", dest="start", const="latest", help="only what is sent from now on")
     start.add_argument("--from-timestamp", type=number(0), metavar="MS",
                        help="begin at the first message appended at or after this time, in milliseconds since 1970, whatever was committed")
-    parser.add_argument("--consumer-id", type=number(1), metavar="N", help="go on as a consumer registered before, from what it has committed")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--group", metavar="NAME", help="as a member of a consumer group, whose members share the topic's partitions")
+    who.add_argument("--consumer-id", type=number(1), metavar="N", help="go on as a consumer registered before, from what it has committed")
     parser.add_argument("--max-messages", type=number(1), metavar="N", help="end after so many")
     parser.add_argument("--timeout", type=number(0, float), metavar="SECONDS", help="end when none came for so long (default: wait on)")
     parser.add_argument("--output", metavar="FILE", help="write there instead of standard output")
@@ -57,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     """What was written is committed; the summary goes to stderr."""
     encode, count = FORMATS[arguments.format], 0
     with _opened(arguments.output) as (out, is_live), \
-            MyConsumer([arguments.topic], arguments.bootstrap, start=arguments.start, consumer_id=arguments.consumer_id, token=token(),
-                       auto_commit_seconds=5.0 if is_live else None) as consumer:
+            MyConsumer([arguments.topic], arguments.bootstrap, start=arguments.start, consumer_id=arguments.consumer_id, group=arguments.group,
+                       token=token(), auto_commit_seconds=5.0 if is_live else None) as consumer:
         if arguments.from_timestamp is not None:
             consumer.seek_to_timestamp(arguments.topic, None, arguments.from_timestamp)
         with contextlib.suppress(KeyboardInterrupt):  # the ordinary end of a command that waits on
@@ -71,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
                     break
         out.flush()
         consumer.commit()
-        who = consumer.consumer_ids[arguments.topic]
-        print(f"{count} message{'s' if count != 1 else ''} from {arguments.topic}, consumer {who}", file=sys.stderr)
+        who = f"consumer {consumer.consumer_ids[arguments.topic]}" if arguments.group is None else f"group {arguments.group}"
+        print(f"{count} message{'s' if count != 1 else ''} from {arguments.topic}, {who}", file=sys.stderr)
     return 0
 
 

@@ -211,7 +211,7 @@ class AdminClient:
             UnknownGroupError, UnknownTopicError.
         """
         path = routes.GROUP_OFFSETS.format(group=check_group_name(group))
-        body = self._get(path, params={"topic": [check_topic_name(topic) for topic in topics]})
+        body = self._get(path, {"topic": [check_topic_name(topic) for topic in topics]})
         return [PartitionLag(one["topic"], one["partition"], one["start_offset"] if one["offset"] is None else one["offset"], one["start_offset"],
                              one["end_offset"]) for one in body["offsets"]]
 

@@ -93,6 +93,8 @@ PATH_ARGUMENTS = {argument.name: argument for argument in (
     Argument("path", "consumer_id", ref("ConsumerId"), "the number that the registration gave", True, 1),
     Argument("path", "broker_id", ref("BrokerId"), "the broker", True, 4),
     Argument("path", "node_id", ref("NodeId"), "the manager", True, 4),
+    Argument("path", "group", ref("GroupName"), "the consumer group", True, "readers"),
+    Argument("path", "member_id", ref("MemberId"), "the member, as joining told it", True, 1),
 )}
 
 # --- the errors of a kind ---
@@ -119,6 +121,8 @@ _SEQUENCE = (
 )
 _BINARY = {"type": "string", "format": "binary"}
 _CONFIG = {"retention_ms": 604_800_000}
+_PLACE, _A_PLACE = {"topic": ref("TopicName"), "partition": ref("PartitionNumber")}, {"topic": TOPIC, "partition": 0}
+_GENERATION = integer("as the last answer told it", minimum=1)
 _TOPICS = listed(ref("TopicName"), least=1, most=limits.TOPICS_MAX)
 
 HEADERS: Mapping[str, Schema] = {
@@ -224,6 +228,61 @@ OPERATIONS: tuple[Operation, ...] = (
         body=body_of(shape("", {"producers": listed(ref("ProducerId"), most=limits.IDS_MAX),
                                 "consumers": listed(ref("ConsumerId"), most=limits.IDS_MAX)}, optional=("producers", "consumers"), closed=True),
                      {"producers": [1], "consumers": [1]}, is_needed=False)),
+
+    Operation(
+        "list_groups", "GET", routes.GROUPS, MANAGER, "Consumer groups", "Every consumer group.",
+        answer_of(shape("", {"groups": listed(ref("Group"))})), arguments=FRESHNESS),
+    Operation(
+        "describe_group", "GET", routes.GROUP, MANAGER, "Consumer groups", "A group with its members.", answer_of("GroupDescription"),
+        arguments=FRESHNESS, errors=(e.UnknownGroupError,)),
+    Operation(
+        "delete_group", "DELETE", routes.GROUP, MANAGER, "Consumer groups", "Forget a group without members, and where it stands.",
+        answer_of("DeletedGroup"), errors=(e.UnknownGroupError, e.RefusedError)),
+    Operation(
+        "group_offsets", "GET", routes.GROUP_OFFSETS, MANAGER, "Consumer groups", "Where a group stands, and its lag.", answer_of("GroupOffsets"),
+        arguments=(Argument("query", "topic", listed(ref("TopicName")), "these topics, the argument once for each; those that its members read, or "
+                            "wherever it has committed, where it is left out", example=TOPIC), *FRESHNESS),
+        errors=(e.UnknownGroupError, e.UnknownTopicError)),
+    Operation(
+        "set_group_offsets", "PUT", routes.GROUP_OFFSETS, MANAGER, "Consumer groups", "Let a group without members go on elsewhere.",
+        answer_of("Offsets", "they are on disk"),
+        body=body_of(shape("", {"offsets": listed(shape("", {**_PLACE, "offset": {"anyOf": [one_of("earliest", "latest"), ref("Offset")]}},
+                                                        closed=True))}, closed=True),
+                     {"offsets": [{**_A_PLACE, "offset": "earliest"}]}),
+        errors=(e.UnknownGroupError, e.UnknownTopicError, e.UnknownPartitionError, e.RefusedError, e.OffsetOutOfRangeError)),
+    Operation(
+        "join_group", "POST", routes.MEMBERS, MANAGER, "Consumer groups", "Come into a group, which is made where it is not there.",
+        answer_of("Membership", "what it is to read: claim that before you read it", 201),
+        help="The same `instance_id` again is the same member, and what knows it by an older generation can commit nothing any more.",
+        body=body_of(shape("", {
+            "topics": _TOPICS, "strategy": one_of("sticky", "range", "round_robin", default="sticky", help="the same for all members"),
+            "start": one_of("earliest", "latest", default="earliest", help="where a new group begins"),
+            "session_timeout_seconds": {**number("a member that is silent for so long is replaced", minimum=6), "maximum": 3_600, "default": 10},
+            "instance_id": text("made up where it is left out", length_max=255)},
+            optional=("strategy", "start", "session_timeout_seconds", "instance_id"), closed=True), {"topics": [TOPIC]}),
+        errors=(e.UnknownTopicError, e.ConflictError)),
+    Operation(
+        "leave_group", "DELETE", routes.MEMBER, MANAGER, "Consumer groups", "Leave a group: others take over at once.",
+        answer_of(shape("", {"group": ref("GroupName"), "member_id": ref("MemberId")})), errors=(e.UnknownGroupError, e.UnknownMemberError)),
+    Operation(
+        "member_heartbeat", "POST", routes.MEMBER_HEARTBEAT, MANAGER, "Consumer groups", "Say that a member is there, and what it has let go of.",
+        answer_of("Membership"),
+        body=body_of(shape("", {"released": nullable(listed(ref("GroupPartition")))}, optional=("released",), closed=True), {}, is_needed=False),
+        errors=(e.UnknownGroupError, e.UnknownMemberError)),
+    Operation(
+        "claim_partitions", "POST", routes.MEMBER_CLAIMS, MANAGER, "Consumer groups", "Begin to read partitions: where the group stands in each.",
+        answer_of("Offsets", "from here on nothing of an older generation is committed there"),
+        body=body_of(shape("", {"generation": _GENERATION, "partitions": listed(ref("GroupPartition"))}, closed=True),
+                     {"generation": 1, "partitions": [_A_PLACE]}),
+        errors=(e.UnknownGroupError, e.UnknownMemberError, e.MemberFencedError, e.UnknownTopicError, e.UnknownPartitionError)),
+    Operation(
+        "commit_offsets", "PUT", routes.MEMBER_OFFSETS, MANAGER, "Consumer groups", "Commit how far a member is.",
+        answer_of("Offsets", "they are on disk"), help="Where it fails some of several partitions may have been set; again is harmless.",
+        body=body_of(shape("", {"generation": _GENERATION,
+                                "offsets": listed(shape("", {**_PLACE, "offset": ref("Offset")}, closed=True))}, closed=True),
+                     {"generation": 1, "offsets": [{**_A_PLACE, "offset": 0}]}),
+        errors=(e.UnknownGroupError, e.UnknownMemberError, e.MemberFencedError, e.OffsetOutOfRangeError, e.UnknownTopicError,
+                e.UnknownPartitionError)),
 
     Operation(
         "cluster_snapshot", "GET", routes.CLUSTER, MANAGER, "Cluster", "All that a client needs for routing.", answer_of("ClusterSnapshot"),

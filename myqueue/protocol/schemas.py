@@ -107,7 +107,7 @@ for _name, _help in (("Offset", "a message's place in its partition, from 0"), (
                      ("TopicId", "the topic's identity: a topic that is created again has another one")):
     _component(_name, integer(_help, maximum=limits.INT32_MAX if _name == "PartitionNumber" else INT64_MAX))
 for _name, _help in (("ProducerId", "a producer's registration"), ("ConsumerId", "a consumer's registration"),
-                     ("BrokerId", "a broker"), ("NodeId", "a manager")):
+                     ("BrokerId", "a broker"), ("NodeId", "a manager"), ("MemberId", "a member of a consumer group")):
     _component(_name, integer(_help, minimum=1))
 _component("Epoch", integer("of a partition's leadership: a newer leader has a higher one"))
 _component("State", one_of(*STATES, "unknown", help="by the heartbeats"))
@@ -183,6 +183,30 @@ _component("Producers", shape("A registration for each topic.", {"producers": ma
     "producer_id": ref("ProducerId"), "producer_epoch": integer("to begin with")}), ref("TopicName"))}))
 _component("Consumers", shape("A registration for each topic.", {"consumers": mapped(shape("", {
     "consumer_id": ref("ConsumerId"), "partitions": integer("of the topic", minimum=1)}), ref("TopicName"))}))
+
+# --- consumer groups ---
+
+_component("GroupName", {"type": "string", "pattern": TOPIC_PATTERN, "description": "as a topic name"})
+_generation = integer("rises whenever members, or what they read, change", minimum=1)
+_component("GroupPartition", shape("A partition.", {"topic": ref("TopicName"), "partition": ref("PartitionNumber")}, closed=True))
+_component("Group", shape("A consumer group.", {
+    "group": ref("GroupName"), "group_id": integer("a group of the same name that is made anew has another one", minimum=1),
+    "generation": _generation, "strategy": one_of("sticky", "range", "round_robin"), "start": one_of("earliest", "latest"),
+    "members": integer("how many")}))
+_component("Membership", shape("A member, and what it is to read.", {
+    "group": ref("GroupName"), "group_id": integer(minimum=1), "member_id": ref("MemberId"), "instance_id": text(), "generation": _generation,
+    "topics": listed(ref("TopicName")), "session_timeout_seconds": number(), "heartbeat_interval_seconds": number("send one so often"),
+    "partitions": listed(shape("", {"topic": ref("TopicName"), "partition": ref("PartitionNumber"),
+                                    "generation": integer("in which it got it", minimum=1)})),
+    "releasing": listed(ref("GroupPartition"), "stop reading these, commit, and name them in the next heartbeat as `released`")}))
+_component("GroupDescription", shape("A group with its members.", {**COMPONENTS["Group"]["properties"], "member_list": listed(ref("Membership"))}))
+_component("DeletedGroup", shape("What was forgotten.", {name: COMPONENTS["Group"]["properties"][name] for name in ("group", "group_id")}))
+_component("Offsets", shape("Offsets by partition.", {"offsets": listed(shape("", {
+    "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "offset": ref("Offset")}))}))
+_component("GroupOffsets", shape("Where a group stands.", {
+    "group": ref("GroupName"), "lag": integer("messages that it has not committed, in all"), "offsets": listed(shape("", {
+        "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "offset": nullable(ref("Offset"), "null: it has committed nothing"),
+        "start_offset": integer(), "end_offset": integer(), "lag": integer(), "member_id": nullable(ref("MemberId"), "who reads it now")}))}))
 
 # --- records ---
 

@@ -15,7 +15,8 @@ import pytest
 import requests
 
 from myqueue import AdminClient, Message, MyConsumer, MyProducer, UnknownTopicError
-from myqueue.errors import ConflictError, MyQueueError
+from myqueue.cli.main import main
+from myqueue.errors import ConflictError, MyQueueError, OffsetOutOfRangeError, RefusedError
 from myqueue.protocol.types import TopicPartition
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
@@ -296,6 +297,10 @@ def test_what_cannot_be_joined_says_why(broker: str, topic: str, reading):
     ("POST", "/v1/groups/absent/members/1/claims", {"generation": 0, "partitions": []}, 400, "bad_request"),
     ("PUT", "/v1/groups/absent/members/1/offsets", {"generation": 1, "offsets": [{"topic": "t", "partition": 0}]}, 400, "bad_request"),
     ("DELETE", "/v1/groups/absent/members/1", None, 404, "unknown_group"),
+    ("GET", "/v1/groups/absent/offsets", None, 404, "unknown_group"),
+    ("PUT", "/v1/groups/absent/offsets", {"offsets": []}, 404, "unknown_group"),
+    ("PUT", "/v1/groups/absent/offsets", {"offsets": [{"topic": "t", "partition": 0, "offset": "middle"}]}, 400, "bad_request"),
+    ("PUT", "/v1/groups/absent/offsets", {"offsets": [{"topic": "t", "partition": 0, "offset": number} for number in (1, 2)]}, 400, "bad_request"),
 ])
 def test_bad_input_is_the_callers_mistake_and_changes_nothing(broker: str, method: str, path: str, body: dict | None, status: int, code: str):
     answer = requests.request(method, f"http://{broker}{path}", json=body, timeout=10)
@@ -331,3 +336,39 @@ def test_commits_pass_only_for_what_a_member_reads(broker: str, topic: str):
         assert requests.delete(f"{base}/{member_id}", timeout=10).status_code == 200
     assert commit(7, generation=two["generation"]) == (404, "unknown_member")
     assert requests.delete(f"http://{broker}/v1/groups/{topic}", timeout=10).status_code == 200
+
+
+def test_lag_and_another_place_to_go_on_from(broker: str, topic: str, capsys):
+    """By the SDK and the command line: where a group stands, who reads there; it is set back only while nobody reads."""
+    send(broker, topic, range(60))
+    with AdminClient(broker) as admin:
+        with MyConsumer([topic], broker, group=topic) as consumer:
+            assert {(one.partition, one.offset, one.lag) for one in admin.group_lag(topic)} == {(number, 0, 10) for number in range(PARTITIONS)}
+            assert len(list(consumer.get_next(1.0))) == 60
+            consumer.commit()
+            shown = requests.get(f"http://{broker}/v1/groups/{topic}/offsets", timeout=10).json()
+            assert shown["lag"] == 0
+            assert {(one["offset"], one["end_offset"], one["member_id"] is not None) for one in shown["offsets"]} == {(10, 10, True)}
+            with pytest.raises(RefusedError, match="has 1 member"):
+                admin.set_group_offsets(topic, {TopicPartition(topic, 0): "earliest"})
+        wanted = {TopicPartition(topic, 0): "earliest", TopicPartition(topic, 1): 7, TopicPartition(topic, 2): "latest"}
+        assert admin.set_group_offsets(topic, wanted) == {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 7, TopicPartition(topic, 2): 10}
+        assert sum(one.lag for one in admin.group_lag(topic)) == 13
+        with pytest.raises(OffsetOutOfRangeError):
+            admin.set_group_offsets(topic, {TopicPartition(topic, 3): 11})
+    for words, said in ((["list"], topic), (["describe", topic], "has no members"), (["lag", topic], "10"),
+                        (["reset", topic, topic, "--partition", "0", "--to", "9"], "9"), (["delete", topic], "forgotten")):
+        assert main(["groups", *words, "--bootstrap", broker]) == 0
+        assert said in capsys.readouterr().out
+    assert main(["groups", "lag", topic, "--bootstrap", broker]) == 1
+    assert f"There is no group '{topic}'" in capsys.readouterr().err
+
+
+def test_the_command_line_reads_as_a_member(broker: str, topic: str, capsysbinary):
+    """And the next one goes on where it ended."""
+    send(broker, topic, range(60))
+    for count in (40, 20):
+        assert main(["consume", topic, "--bootstrap", broker, "--group", topic, "--timeout", "2", "--max-messages", "40"]) == 0
+        captured = capsysbinary.readouterr()
+        assert len(captured.out.split()) == count
+        assert f"{count} messages from {topic}, group {topic}".encode() in captured.err
