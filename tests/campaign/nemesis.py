@@ -252,7 +252,7 @@ class Nemesis:
                 if answer.ok:
                     return
                 said = f"{answer.status_code} {answer.text[:300]}"
-                if answer.status_code != 503:
+                if answer.status_code not in (409, 503):  # 409: brokers that were just started may not have been heard yet
                     break
             time.sleep(RETRY_SECONDS)
         raise AssertionError(f"waited {HEAL_SECONDS:.0f} s in vain for {what}; the last answer: {said}")
