@@ -236,6 +236,14 @@ class Replicator:
         with led.lock:
             return led.leading.describe(self._clock.monotonic())
 
+    def missing(self, partition: PartitionId) -> dict[int, int]:
+        """How many entries each follower lacks, as far as this process knows; nothing where it does not lead."""
+        led = self._led.get(partition)
+        if led is None:
+            return {}
+        with led.lock:
+            return led.leading.missing(led.log.end)
+
     def _of(self, partition: PartitionId, epoch: int) -> Led:
         led = self._led.get(partition)
         if led is None or led.leading.epoch != epoch:

@@ -32,6 +32,7 @@ from .expiry import Expiry
 from .follower import Follower
 from .heartbeat import Heartbeat
 from .identity import Identity
+from .looks import Looks
 from .managers import Managers
 from .peers import Peers
 from .replicator import Replicator
@@ -84,7 +85,8 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     lifecycle.every("segments", settings.segment_check_seconds, lambda: _look_at_segments(store, policy, retention))
     lifecycle.every("expiry", settings.expiry_check_seconds, expiry.look)
     node = _rename(identity.load(), settings)
-    return create_app(node, service, store, directory, identity, managers, follower, lifecycle, Guard(clock, token=settings.token, secret=secret))
+    return create_app(node, service, store, directory, identity, managers, follower, lifecycle, Guard(clock, token=settings.token, secret=secret),
+                      Looks(store, replicator))
 
 
 def _look_at_segments(store: PostgresLogStore, policy: RollPolicy, retention: Retention) -> None:

@@ -300,3 +300,6 @@ class LogStore(Protocol):
 
     def held(self, topic: str | None = None) -> list[HeldPartition]:
         """The logs here, by topic and partition."""
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes on disk by topic, whatever is trimmed and not dropped yet included."""

@@ -249,6 +249,14 @@ class MemoryLogStore:
         return sorted((HeldPartition(self._names[partition.topic_id], partition, log.head) for partition, log in self._logs.items()
                        if topic in (None, self._names[partition.topic_id])), key=lambda one: (one.topic, one.id))
 
+    def sizes(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for partition, log in self._logs.items():
+            name = self._names[partition.topic_id]
+            found[name] = found.get(name, 0) + sum(
+                len(column or b"") for entry in log.entries for column in (entry.keys, entry.values, entry.headers, entry.timestamps, entry.body))
+        return found
+
     def _log(self, partition: PartitionId) -> _Log:
         if partition not in self._logs:
             raise UnknownPartitionError(f"partition {partition} is not held here")

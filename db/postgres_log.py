@@ -495,6 +495,11 @@ class PostgresLogStore:
                                WHERE t.name = coalesce(%s, t.name) ORDER BY t.name, topic_id, partition""", (topic,))
             return [HeldPartition(row[HEAD_COLUMNS], PartitionId(*row[HEAD_COLUMNS + 1:]), _head(row)) for row in cursor.fetchall()]
 
+    def sizes(self) -> dict[str, int]:
+        with self._reading() as cursor:
+            cursor.execute(segments.SIZES)
+            return {topic: int(size) for topic, size in cursor.fetchall()}
+
     # --- connections ---
 
     @contextmanager

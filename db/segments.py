@@ -32,6 +32,9 @@ OPEN_SEGMENTS = """SELECT s.segment_id, s.topic_id, coalesce(pg_relation_size(c.
                    FROM segment s JOIN topic t USING (topic_id)
                         JOIN pg_class c ON c.oid = to_regclass('log_segment_' || s.segment_id) WHERE s.state = 'open'"""
 
+SIZES = """SELECT t.name, sum(coalesce(pg_total_relation_size(c.oid), 0)) FROM segment s JOIN topic t USING (topic_id)
+           JOIN pg_class c ON c.oid = to_regclass('log_segment_' || s.segment_id) GROUP BY t.name"""
+
 # A log's part of a segment ends where its part of the next one begins.
 BORDERS = """SELECT next_lsn, next_offset FROM (
                  SELECT segment_id, lead(first_lsn) OVER w AS next_lsn, lead(first_offset) OVER w AS next_offset

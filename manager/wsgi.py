@@ -25,6 +25,7 @@ from manager.group_keeper import GroupKeeper
 from manager.groups import Groups
 from manager.heartbeats import HeartbeatBook, Liveness
 from manager.lives import Lives
+from manager.looks import Looks
 from manager.members import Members
 from manager.node import signals as sig
 from manager.node.compaction import Compaction
@@ -136,7 +137,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]
     return create_app(settings.node, blueprints, lifecycle=lifecycle, ready=status.ready,
-                      guard=Guard(clock, token=settings.token, secret=secret))
+                      guard=Guard(clock, token=settings.token, secret=secret),
+                      look=Looks(replica=replica, liveness=liveness, role=role, groups=groups, clock=clock))
 
 
 def _run_beside(lifecycle: Lifecycle, driver: Driver, compaction: Compaction, appointer: Appointer, coordinator: Coordinator, keeper: GroupKeeper,

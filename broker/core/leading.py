@@ -148,6 +148,10 @@ class Leading:
         """Whether a majority has answered something asked within the lease."""
         return self._majority({broker for broker, heard in self.heard.items() if heard.asked_at > now - LEASE_SECONDS})
 
+    def missing(self, end: int) -> dict[int, int]:
+        """How many entries each follower lacks of a log that ends there, by what it has said; of one that has said nothing: all of them."""
+        return {broker: max(0, end - (progress.matched or 0)) for broker, progress in self.progress.items()}
+
     def describe(self, now: float) -> dict[str, object]:
         """This leadership as a coordinator is told of it."""
         replicas = {str(broker): {"disk_id": progress.disk_id, "matched_lsn": progress.matched if progress.disk_id else None,

@@ -26,7 +26,7 @@ _HTTP_ERRORS: dict[int, type[MyQueueError]] = {404: NotFoundError, 405: MethodNo
 
 
 def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycle, ready: Callable[[], dict[str, Any]],
-              body_bytes_max: int = BODY_BYTES_MAX, guard: Guard | None = None) -> Flask:
+              body_bytes_max: int = BODY_BYTES_MAX, guard: Guard | None = None, look: metrics.Look = tuple) -> Flask:
     """A Flask app with everything that every node answers.
 
     Args:
@@ -34,6 +34,7 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
         ready: called for /readyz; returns what to show, raises a MyQueueError when not ready.
         body_bytes_max: a larger body is refused with 413 before it is read.
         guard: who may call; everybody where it is left out.
+        look: what /metrics shows besides what is counted, as of now.
 
     Errors: a MyQueueError from a view is rendered by the blueprint's own error handler where it has one, else as the
     native envelope. Anything else is logged with its traceback and answered as ``internal``, telling nothing.
@@ -79,7 +80,7 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
 
     @app.get(routes.METRICS)
     def series() -> Response:
-        body, content_type = metrics.exposition()
+        body, content_type = metrics.exposition(look)
         return Response(body, content_type=content_type)
 
     app.register_blueprint(description.make_blueprint())

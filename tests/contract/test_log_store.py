@@ -551,6 +551,15 @@ def test_the_newest_topic_has_the_name(store: LogStore):
     assert store.topic_id("never") is None
 
 
+def test_sizes_are_told_by_topic(store: LogStore):
+    """What a topic takes on disk: more where more was stored, of topics that are here alone."""
+    store.create(PartitionId(2, 0), topic="a", config={})
+    before = store.sizes()["t"]
+    append(store, *[b"x" * 1_000] * 200)
+    assert store.sizes()["t"] >= before + 150_000
+    assert set(store.sizes()) <= {"a", "t"}
+
+
 def test_held_lists_what_is_here(store: LogStore):
     begin(store, PartitionId(2, 0), "a")
     begin(store, PartitionId(1, 1))
