@@ -313,7 +313,7 @@ class MyConsumer:
         The time is the brokers', when they appended it, whatever time its producer gave it.
 
         Args:
-            partition: None for all partitions of the topic; where one of them cannot be asked, none is moved.
+            partition: None for all partitions of the topic that this consumer reads now; where one of them cannot be asked, none is moved.
         """
         milliseconds = parse_integer(milliseconds, name="milliseconds", maximum=INT64_MAX // 1_000)
         readers = [self._reader(topic, partition)] if partition is not None else self._readers_of(topic)
@@ -448,8 +448,9 @@ class MyConsumer:
         return reader
 
     def _readers_of(self, topic: str) -> list[Reader]:
-        readers = [reader for at, reader in sorted(self._fetcher.readers.items()) if at.topic == topic]
-        if not readers:
+        with self._changed:
+            readers = [reader for at, reader in sorted(self._fetcher.readers.items()) if at.topic == topic]
+        if not readers and self._group is None:  # a member of a group may have none
             raise UnknownTopicError(f"this consumer does not read topic {topic}, it reads {', '.join(sorted(self.consumer_ids))}")
         return readers
 
