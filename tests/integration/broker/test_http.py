@@ -230,7 +230,8 @@ def test_reads_are_exact_for_people(broker: BrokerProcess, topic):
 
 
 @pytest.mark.parametrize(("offset", "status"), [(0, 200), (9, 200), (10, 200), ("earliest", 200), ("latest", 200), (11, 416), (10**18, 416),
-                                                (2**63 - 1, 416), (-5, 416), (-1, 416), ("", 400), ("x", 400), (1.5, 400), (2**63, 400), (10**30, 400)])
+                                                (2**63 - 1, 416), (-5, 416), (-1, 416), ("", 400), ("x", 400), (1.5, 400), (2**63, 400),
+                                                (10**30, 400)])
 def test_offsets_of_a_read(broker: BrokerProcess, topic, offset: object, status: int):
     """Inside the log data, at its end nothing, outside an error that names what there is."""
     broker.call("POST", records(topic), {"records": [{"value": "x"}] * 10})

@@ -71,6 +71,7 @@ def test_a_bad_request_does_not_spoil_its_group(broker_database: str):
     with running_service(broker_database) as service:
         answers = service.write_group(P0, [AppendRequest(blocks(b"a")), AppendRequest(BROKEN), AppendRequest(blocks(b"b"))])
         assert [type(answer).__name__ for answer in answers] == ["AppendResult", "CorruptBatchError", "AppendResult"]
+        assert answers[1].details == {"block": 0}, "it says where"
         assert values(service) == [b"a", b"b"]
         with pytest.raises(CorruptBatchError):
             service.append(P0, BROKEN, None, size_bytes=10)
