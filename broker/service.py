@@ -14,8 +14,17 @@ from typing import Any
 from db.log_store import Head, LogStore, Slice, StoredRecord, Wanted
 from db.replication import counts
 from myqueue.clock import Clock
-from myqueue.errors import CorruptBatchError, MyQueueError, NotLeaderError, NotYetError, OutcomeUnknownError, OverloadedError, UnavailableError
-from myqueue.protocol.batch import ENTRIES_MAGIC, Block
+from myqueue.errors import (
+    BadRequestError,
+    CorruptBatchError,
+    MyQueueError,
+    NotLeaderError,
+    NotYetError,
+    OutcomeUnknownError,
+    OverloadedError,
+    UnavailableError,
+)
+from myqueue.protocol.batch import ENTRIES_MAGIC, Block, record_bytes
 from myqueue.protocol.entry import marker_entry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, ProducerSequence
@@ -37,6 +46,7 @@ WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and come
 LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
 RELOOK_SECONDS = 5.0  # a long poll looks at the database this often even when nothing woke it
 OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
+SCAN_RECORDS = 50_000  # that a search looks at in one statement
 TOPICS_KEY = "topics"  # woken when the topics that this broker knows have changed
 
 TAIL_ENTRIES_MAX = 4_096  # entries that wait for a majority; beyond it nothing is appended
@@ -48,6 +58,31 @@ class Self:
 
     broker_id: int
     disk_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is searched for in a partition.
+
+    Args:
+        key: None where any will do.
+        end: where the search ends.
+        offset: where it goes on; None where it begins, with what was appended at ``since_us`` or later.
+    """
+
+    key: bytes | None
+    end: int
+    offset: int | None = None
+    since_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What was found of a partition, in order; where to go on, and how many records were looked at."""
+
+    records: list[StoredRecord]
+    next_offset: int
+    scanned: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +244,52 @@ class BrokerService:
             for partition, (head, _) in found.items():
                 self._check_settled(partition, head, told[partition])
         return [_position(partition, *found.get(partition, (None, None))) for partition in partitions]
+
+    def ends(self, partitions: Sequence[PartitionId], *, before_us: int | None = None) -> list[int]:
+        """Where each partition ends: behind all that was acknowledged when this was called, or behind what was appended before a time.
+
+        Raises:
+            NotLeaderError, UnavailableError: one of them is not led here, or somebody else may lead it.
+        """
+        for partition in partitions:
+            if not self._knows_the_end(partition):
+                raise NotLeaderError(f"partition {partition} is not led here")
+        ends = [position.end_offset for position in self.positions("", partitions)]
+        if before_us is None:
+            return ends
+        return [min(end, self._offset_at(partition, before_us, end)) for partition, end in zip(partitions, ends, strict=True)]
+
+    def _offset_at(self, partition: PartitionId, time_us: int, end: int) -> int:
+        """The first offset served that was appended at a time or later; ``end`` where there is none."""
+        found = self._store.first_offset_since(partition, time_us)
+        return end if found is None else found
+
+    def search(self, partition: PartitionId, query: Query, *, records_max: int, bytes_max: int, scan_max: int) -> Searched:
+        """The next of a partition's records that are searched for, in order, and where to go on; done where that is ``query.end``.
+
+        Looks at about ``scan_max`` records at most, and comes further with each call.
+
+        Raises:
+            BadRequestError: the search's end lies above the committed end.
+            UnknownPartitionError, NotLeaderError, UnavailableError: not here, or not now.
+        """
+        head = self.head(partition)
+        check_leading(head)
+        _check_whole(partition, head.fault)
+        if query.end > head.commit_offset and not (self._knows_the_end(partition) and query.end <= self._store.head(partition).commit_offset):
+            raise BadRequestError(f"partition {partition.partition} ends before offset {query.end}", end_offset=head.commit_offset)
+        offset = query.offset
+        if offset is None:
+            offset = head.earliest if query.since_us is None else self._offset_at(partition, query.since_us, head.commit_offset)
+        records: list[StoredRecord] = []
+        scanned = size = 0
+        while offset < query.end and scanned < scan_max and len(records) < records_max and size < bytes_max:
+            found = self._store.search(partition, offset, query.end, key=query.key, records_max=records_max - len(records),
+                                       bytes_max=bytes_max - size, scan_max=min(scan_max - scanned, SCAN_RECORDS))
+            records += found.records
+            size += sum(record_bytes(one.record) for one in found.records)
+            scanned, offset = scanned + found.next_offset - offset, found.next_offset
+        return Searched(records, min(offset, query.end), scanned)
 
     # --- what managers ask for ---
 
@@ -497,6 +578,7 @@ def _located(request: Request, error: CorruptBatchError) -> CorruptBatchError:
     """What the database refused, with the place of it where that can be found."""
     found = fault_of(request.blocks) if isinstance(request, AppendRequest) else None
     return found or error
+
 
 
 def _being_made(partition: PartitionId) -> NotYetError:

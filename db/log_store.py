@@ -128,6 +128,14 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found of a stretch of a log: what lies below ``next_offset`` has been looked at."""
+
+    records: list[StoredRecord]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A head, and everything that is folded at its applied position, as of one moment."""
 
@@ -287,6 +295,17 @@ class LogStore(Protocol):
         Raises:
             UnknownPartitionError: there is no such log here.
             LogFaultError: an entry is missing.
+        """
+
+    def search(self, partition: PartitionId, offset: int, end: int, *, key: bytes | None, records_max: int, bytes_max: int, scan_max: int) -> Found:
+        """Committed records from ``offset`` to below ``end`` that have this key, or (None) all of them, in order.
+
+        Looks at no more than ``scan_max`` records and comes at least one further, unless ``end`` is reached or nothing more is committed. Ends
+        early where ``records_max`` are found, or ``bytes_max`` of values, keys and headers; the first one comes however large it is. What is
+        not served any more is passed over.
+
+        Raises:
+            UnknownPartitionError: there is no such log here.
         """
 
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:

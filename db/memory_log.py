@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from db.replication.log import MemoryLog, chain_before, epoch_before
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
-from myqueue.protocol.batch import ENTRIES_MAGIC, Block, elements, encode_block, pack_entry_head, records_of
+from myqueue.protocol.batch import ENTRIES_MAGIC, Block, elements, encode_block, pack_entry_head, record_bytes, records_of
 from myqueue.protocol.chain import RECORDS
 from myqueue.protocol.entry import Border, LogEnd, LogEntry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
-from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Found, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
 
 
 @dataclass
@@ -232,6 +232,20 @@ class MemoryLogStore:
         late = [max(entry.head.base_offset, log.head.earliest) for entry in log.committed_blocks()
                 if entry.head.append_time >= append_time and entry.head.base_offset + entry.head.record_count > log.head.earliest]
         return late[0] if late else None
+
+    def search(self, partition: PartitionId, offset: int, end: int, *, key: bytes | None, records_max: int, bytes_max: int, scan_max: int) -> Found:
+        log = self._log(partition)
+        offset = max(offset, log.head.earliest)
+        until, size, records = min(end, log.head.commit_offset, offset + scan_max), 0, []
+        for entry in log.committed_blocks():
+            for at, record in enumerate(records_of(_block(entry)), entry.head.base_offset):
+                if not offset <= at < until or key not in (None, record.key):
+                    continue
+                size += record_bytes(record)
+                if len(records) == records_max or (records and size > bytes_max):
+                    return Found(records, records[-1].offset + 1)
+                records.append(StoredRecord(at, record, entry.head.append_time))
+        return Found(records, max(offset, until))
 
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         log = self._log(partition)

@@ -43,7 +43,7 @@ from myqueue.protocol.types import PartitionId, Record
 from . import consumers, folding, producers, segments, time_search
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
 from .folding import FROM_HEAD, WHERE_PARTITION
-from .log_store import NOTHING, EntryMark, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
+from .log_store import NOTHING, EntryMark, Found, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
 from .replication.log import chain_before, epoch_before
 from .sql_log import SqlLogView, find_mark
 
@@ -127,6 +127,36 @@ RECORD_AT = f"""SELECT append_time, "values"[place], keys[place], headers[place]
                 FROM {{table}}, LATERAL (SELECT (%(offset)s - base_offset + 1)::int AS place) p
                 WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND kind = 1
                   AND base_offset <= %(offset)s AND base_offset > %(offset)s - {BLOCK_RECORDS_MAX} ORDER BY base_offset DESC LIMIT 1"""
+
+# The segment that holds an offset, and where the next one begins.
+SEGMENT_AT = """SELECT segment_id, next_offset FROM (
+                    SELECT segment_id, first_offset, lead(first_offset) OVER (ORDER BY segment_id) AS next_offset
+                    FROM segment_start WHERE topic_id = %(topic_id)s AND partition = %(partition)s) s
+                WHERE first_offset <= %(offset)s ORDER BY segment_id DESC LIMIT 1"""
+BLOCK_AT = f"""SELECT base_offset, record_count, append_time FROM {{table}}
+               WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND kind = 1
+                 AND base_offset <= %(offset)s AND base_offset > %(offset)s - {BLOCK_RECORDS_MAX} ORDER BY base_offset DESC LIMIT 1"""
+# Only keys are unpacked for all that is looked at; the columns of the hits come by their blocks' index.
+WITH_KEY = "unnest(e.keys) WITH ORDINALITY AS k (key, place) WHERE k.key = %(key)s"
+ALL = "generate_series(1, e.record_count) AS k (place) WHERE true"
+SEARCH = f"""
+    WITH first AS ({BLOCK_AT}),
+    hit AS (
+        SELECT e.base_offset, k.place::int AS place, e.base_offset + k.place - 1 AS msg_offset
+        FROM (SELECT base_offset, record_count, keys FROM {{table}}
+              WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND kind = 1
+                AND base_offset >= (SELECT base_offset FROM first) AND base_offset < %(until)s) e
+        CROSS JOIN LATERAL {{places}} AND e.base_offset + k.place - 1 >= %(offset)s AND e.base_offset + k.place - 1 < %(until)s
+        ORDER BY msg_offset LIMIT %(records_max)s),
+    sized AS (
+        SELECT *, octet_length(value) + coalesce(octet_length(key), 0) + coalesce(octet_length(headers), 0) AS size FROM (
+            SELECT h.msg_offset, e.append_time, e."values"[h.place] AS value, e.keys[h.place] AS key, e.headers[h.place] AS headers,
+                   e.timestamps[h.place] AS client_time
+            FROM hit h
+            JOIN {{table}} e ON e.topic_id = %(topic_id)s AND e.partition = %(partition)s AND e.kind = 1 AND e.base_offset = h.base_offset) r)
+    SELECT msg_offset, append_time, value, key, headers, client_time, hits FROM (
+        SELECT *, sum(size) OVER (ORDER BY msg_offset) AS total, count(*) OVER () AS hits FROM sized) s
+    WHERE total <= %(bytes_max)s OR total = size ORDER BY msg_offset"""
 
 
 class _Held:
@@ -244,8 +274,7 @@ class _Held:
             self._cursor.execute(RECORD_AT.format(table=segments.table_name(segment_id)), parameters)
             for append_time, value, key, headers, timestamp in self._cursor.fetchall():
                 if value is not None:
-                    record = Record(bytes(value), None if key is None else bytes(key), decode_headers(headers) if headers else (), timestamp)
-                    return StoredRecord(offset, record, append_time)
+                    return _stored((offset, append_time, value, key, headers, timestamp))
         raise LogFaultError(f"offset {offset} of partition {self._partition} is committed and cannot be found")
 
     def has_entry(self, lsn: int, chain: bytes) -> bool:
@@ -468,6 +497,24 @@ class PostgresLogStore:
         with self._reading() as cursor:
             return time_search.first_offset_since(cursor, partition, append_time)
 
+    def search(self, partition: PartitionId, offset: int, end: int, *, key: bytes | None, records_max: int, bytes_max: int, scan_max: int) -> Found:
+        with self._reading() as cursor:
+            start, committed = _served(cursor, partition)
+            offset = max(offset, start)
+            if offset >= min(end, committed):
+                return Found([], offset)
+            parameters = folding.parameters(partition) | {"offset": offset}
+            table, next_offset = _segment_at(cursor, partition, parameters)
+            until = min(end, committed, offset + scan_max, committed if next_offset is None else next_offset)
+            if key is None:
+                until = min(until, offset + records_max)  # each is one
+            cursor.execute(SEARCH.format(table=table, places=ALL if key is None else WITH_KEY),
+                           parameters | {"until": until, "key": key, "records_max": records_max, "bytes_max": bytes_max})
+            rows = cursor.fetchall()
+        records = [_stored(row) for row in rows]
+        is_whole = not rows or (len(rows) == rows[-1][-1] and len(rows) < records_max)
+        return Found(records, until if is_whole else records[-1].offset + 1)
+
     def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         return self.consumer_offsets([partition], consumer).get(partition, (None, None))[1]
 
@@ -562,6 +609,34 @@ def _part(cursor: Any, segment_id: int, partition: PartitionId, entries: range, 
         cursor.execute(segments.PART_BYTES.format(size=_SIZE, table=table), (*partition, entries.start, entries.stop))
         size = int(cursor.fetchone()[0])
     return Part(Border(entries.stop, offset), found[0] if found else None, size)
+
+
+def _stored(row: Sequence[Any]) -> StoredRecord:
+    """A record from its columns."""
+    offset, append_time, value, key, headers, timestamp = row[:6]
+    record = Record(bytes(value), None if key is None else bytes(key), decode_headers(headers) if headers else (), timestamp)
+    return StoredRecord(offset, record, append_time)
+
+
+def _served(cursor: Any, partition: PartitionId) -> tuple[int, int]:
+    """The first offset that is served, and the committed end."""
+    cursor.execute(f"SELECT greatest(p.start_offset, c.trim_offset), c.commit_offset {FROM_HEAD} {WHERE_PARTITION}", folding.parameters(partition))
+    start, end = _found(cursor.fetchone(), partition)
+    return start, end
+
+
+def _segment_at(cursor: Any, partition: PartitionId, parameters: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The table that holds a committed offset, and the offset at which the next one begins."""
+    cursor.execute(SEGMENT_AT, parameters)
+    segment_id, next_offset = _at_hand(cursor.fetchone(), partition)
+    return segments.table_name(segment_id), next_offset
+
+
+def _at_hand(row: Sequence[Any] | None, partition: PartitionId) -> Sequence[Any]:
+    """What must be there for an offset that is served; gone where it was trimmed and dropped in this moment."""
+    if row is None:
+        raise UnavailableError(f"what was looked for in partition {partition} is not there any more; ask again")
+    return row
 
 
 def _ours(error: psycopg2.Error) -> MyQueueError:

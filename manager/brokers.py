@@ -95,6 +95,15 @@ class Brokers:
         body = {"consumer": consumer, "partitions": [list(partition) for partition in partitions]}
         return self._call(f"broker-{broker_id}", address, "POST", routes.I_SIZES, body, repeatable=True)
 
+    def ends(self, broker_id: int, address: NodeAddress, partitions: Sequence[PartitionId], *, before_us: int | None) -> list[int]:
+        """Where each partition ends, or the part of it that was appended before a time."""
+        body = {"partitions": [list(partition) for partition in partitions], "before": before_us}
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_ENDS, body, repeatable=True)["ends"]
+
+    def search(self, broker_id: int, address: NodeAddress, partition: PartitionId, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The next records of a partition that are searched for, and ``next_offset``."""
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_SEARCH, {**body, "partition": list(partition)}, repeatable=True)
+
     def each(self, calls: Sequence[Callable[[], T]]) -> list[T | MyQueueError]:
         """Make several calls side by side: the answer or the error of each, in their order."""
         if len(calls) == 1:

@@ -141,7 +141,7 @@ class Records:
 
     def positions_of(self, consumer: str, topic: Topic) -> list[Position]:
         """The same, by a consumer's or a group's name in the logs, whoever that is. Raises UnavailableError."""
-        said, failures = self._ask_leaders(topic, topic.partitions,
+        said, failures = self.ask_leaders(topic, topic.partitions,
                                            lambda broker_id, address, group: self._brokers.positions(broker_id, address, consumer, group))
         if failures:
             raise failures[0]
@@ -237,9 +237,9 @@ class Records:
     def _ask_sizes(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int) -> tuple[dict[int, int], list[MyQueueError]]:
         """Unread messages by partition; and the errors of brokers that did not say."""
         consumer = consumer_key(consumer_id)
-        return self._ask_leaders(topic, rows, lambda broker_id, address, group: self._brokers.sizes(broker_id, address, consumer, group))
+        return self.ask_leaders(topic, rows, lambda broker_id, address, group: self._brokers.sizes(broker_id, address, consumer, group))
 
-    def _ask_leaders(self, topic: Topic, rows: Sequence[PartitionRow],
+    def ask_leaders(self, topic: Topic, rows: Sequence[PartitionRow],
                      make: Callable[[int, NodeAddress, list[PartitionId]], list[T]]) -> tuple[dict[int, T], list[MyQueueError]]:
         """What the leaders say, by partition, one call a broker; and the errors of those that did not."""
         catalogue = self._replica.catalogue()

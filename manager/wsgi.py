@@ -42,6 +42,7 @@ from manager.proposer import Proposer
 from manager.records import Records
 from manager.recovery import Recovery
 from manager.replica import Replica
+from manager.search import Search
 from manager.service import ManagerService
 from manager.settings import ManagerSettings
 from manager.spawner import Spawner
@@ -132,7 +133,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     blueprints = [queue.make_blueprint(service, records, replica, gate),
                   partition.make_blueprint(service, records, replica, gate, status.raft, spawner.spawn),
                   native.make_blueprint(service, replica, view, book, members, gate, recovery,
-                                        Batches(replica=replica, brokers=brokers, records=records), records),
+                                        Batches(replica=replica, brokers=brokers, records=records), records,
+                                        Search(replica=replica, brokers=brokers, records=records, clock=clock)),
                   groups_face.make_blueprint(groups, replica, gate),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]

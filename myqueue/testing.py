@@ -207,6 +207,9 @@ class InMemoryTransport:
         match = re.fullmatch(r"/v1/topics/([^/]+)/lag", path)
         if method == "GET" and match:
             return self._lag(match[1], parse_integer(params.get("consumer_id"), name="consumer_id", minimum=1))
+        match = re.fullmatch(r"/v1/topics/([^/]+)/search", path)
+        if method == "GET" and match:
+            return self._search(match[1], params)
         if (method, path) == ("POST", routes.PRODUCERS):
             return {"producers": {name: {"producer_id": self._next("producers"), "producer_epoch": 0}
                                   for name in self._existing(body["topics"], create=body.get("create", False))}}
@@ -242,6 +245,23 @@ class InMemoryTransport:
                 rows.append({"partition": at.partition, "offset": offset, "start_offset": held.start, "end_offset": held.end,
                              "lag": max(0, held.end - max(held.start, offset or 0))})
         return {"topic": name, "consumer_id": consumer_id, "lag": sum(row["lag"] for row in rows), "partitions": rows}
+
+    def _search(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """All of it in one page."""
+        self._existing([name], create=False)
+        key = wire.value_from_json(params, "key")
+        since, before = (None if params.get(of) is None else 1_000 * int(params[of]) for of in ("from_timestamp", "to_timestamp"))
+        records, cut = [], []
+        for at, held in sorted(self._partitions.items()):
+            if at.topic != name:
+                continue
+            cut.append(held.end)
+            for base, append_time, block in held.entries:
+                if (since is not None and append_time < since) or (before is not None and append_time >= before):
+                    continue
+                records += [{"partition": at.partition, **wire.stored_to_json(offset, record, append_time)}
+                            for offset, record in enumerate(batch.records_of(block), base) if offset >= held.start and key in (None, record.key)]
+        return {"topic": name, "records": records, "cut": cut, "cursor": None}
 
     def _describe(self, name: str) -> dict[str, Any]:
         self._existing([name], create=False)

@@ -11,7 +11,7 @@ from flask import Blueprint, Response, jsonify, request
 from broker.core import appends, seeds
 from broker.core.replica import Appointment
 from broker.follower import Follower
-from broker.service import BrokerService
+from broker.service import BrokerService, Query
 from db.replication import AppendReply
 from myqueue.errors import BadRequestError, MyQueueError
 from myqueue.protocol import routes, wire
@@ -63,6 +63,22 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
         service.drop([_integer(item, "topic_ids") for item in _list(body, "topic_ids")],
                      dict(_partition_at(item) for item in _list(body, "partitions")))
         return jsonify({})
+
+    @face.post(routes.I_ENDS)
+    def ends() -> Response:
+        body = bodies.json_object(request)
+        return jsonify({"ends": service.ends([_partition(item) for item in _list(body, "partitions")], before_us=_time(body, "before"))})
+
+    @face.post(routes.I_SEARCH)
+    def search() -> Response:
+        body = bodies.json_object(request)
+        query = Query(wire.value_from_json(body, "key"), _integer(body.get("end"), "end"),
+                      None if body.get("offset") is None else _integer(body["offset"], "offset"), _time(body, "since"))
+        bounds = {name: _integer(body.get(name), name, minimum=1) for name in ("max_records", "max_bytes", "max_scanned")}
+        found = service.search(_partition(body.get("partition")), query, records_max=bounds["max_records"], bytes_max=bounds["max_bytes"],
+                               scan_max=bounds["max_scanned"])
+        return jsonify({"records": [wire.stored_to_json(one.offset, one.record, one.append_time) for one in found.records],
+                        "next_offset": found.next_offset, "scanned": found.scanned})
 
     @face.post(rule(routes.I_RECORDS))
     def append(topic_id: str, partition: str) -> Response:
@@ -175,6 +191,10 @@ def _partition_at(item: Any) -> tuple[PartitionId, int]:
     if not isinstance(item, list) or len(item) != 3:
         raise BadRequestError("a partition to drop is [topic_id, partition, epoch]")
     return _partition(item[:2]), _integer(item[2], "epoch", minimum=1)
+
+
+def _time(body: dict[str, Any], name: str) -> int | None:
+    return None if body.get(name) is None else _integer(body[name], name)
 
 
 def _integer(value: Any, name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:

@@ -17,6 +17,7 @@ from manager.members import Members
 from manager.records import Records
 from manager.recovery import Recovery
 from manager.replica import Replica
+from manager.search import Search
 from manager.service import ManagerService
 from myqueue.errors import BadRequestError
 from myqueue.protocol import routes
@@ -25,12 +26,12 @@ from myqueue.protocol.names import check_topic_name, parse_integer
 
 
 def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate,
-                   recovery: Recovery, batches: Batches, records: Records) -> Blueprint:
+                   recovery: Recovery, batches: Batches, records: Records, search: Search) -> Blueprint:
     """The native face over a manager's operations."""
     blueprint = Blueprint("native", __name__)
     install(blueprint, gate=gate, replica=replica)
     native_partitions.add_views(blueprint, service, replica)
-    native_records.add_views(blueprint, batches, records)
+    native_records.add_views(blueprint, batches, records, search)
 
     @blueprint.get(routes.CLUSTER)
     def cluster() -> Response:

@@ -1,4 +1,4 @@
-"""The native face's records of a whole topic: produce to it, and how far a consumer is."""
+"""The native face's records of a whole topic: produce to it, search it, and how far a consumer is."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from flask import Blueprint, Response, jsonify, request
 from manager.api.bodies import query_of, rule
 from manager.batches import Addressed, Batches
 from manager.records import Records
+from manager.search import Search, SearchQuery
 from myqueue.errors import BadRequestError, UnsupportedMediaTypeError
 from myqueue.protocol import routes, wire
-from myqueue.protocol.names import check_topic_name, parse_integer
+from myqueue.protocol.names import INT64_MAX, check_topic_name, parse_integer
 from myqueue.service.arguments import json_object
 
 JSON_TYPE = "application/json"
 PARTITION_MAX = 2**31 - 1
+RECORDS_DEFAULT, RECORDS_MAX = 100, 1_000  # in a page of a search
 
 
-def add_views(blueprint: Blueprint, batches: Batches, records: Records) -> None:
+def add_views(blueprint: Blueprint, batches: Batches, records: Records, search: Search) -> None:
     """Give the native blueprint these paths."""
 
     @blueprint.post(rule(routes.TOPIC_RECORDS))
@@ -36,6 +38,23 @@ def add_views(blueprint: Blueprint, batches: Batches, records: Records) -> None:
         found = records.positions(consumer_id=parse_integer(consumer_id, name="consumer_id", minimum=1), topic_name=name)
         return jsonify({"topic": name, "consumer_id": int(consumer_id), "lag": sum(one.lag for one in found),
                         "partitions": [one.to_json() for one in found]})
+
+    @blueprint.get(rule(routes.SEARCH))
+    def find(topic: str) -> Response:
+        name = check_topic_name(topic)
+        key, key_base64, since, before, most, cursor = query_of("key", "key_base64", "from_timestamp", "to_timestamp", "max_records", "cursor")
+        query = SearchQuery(wire.value_from_json({"key": key, "key_base64": key_base64}, "key"), _microseconds(since, "from_timestamp"),
+                            _microseconds(before, "to_timestamp"))
+        if query == SearchQuery():
+            raise BadRequestError("a search needs key or key_base64, or from_timestamp or to_timestamp, or both a key and times")
+        records_max = RECORDS_DEFAULT if most is None else parse_integer(most, name="max_records", minimum=1, maximum=RECORDS_MAX)
+        page = search.page(name, query, cursor, records_max=records_max)
+        return jsonify({"topic": name, "records": page.records, "cut": list(page.ends), "cursor": page.cursor})
+
+
+def _microseconds(text: str | None, name: str) -> int | None:
+    """A time in milliseconds since 1970. Raises BadRequestError."""
+    return None if text is None else 1_000 * parse_integer(text, name=name, maximum=INT64_MAX // 1_000)
 
 
 def _batch() -> list[Addressed]:

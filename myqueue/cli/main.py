@@ -36,6 +36,7 @@ GROUPS = (
     Group("topics", "topics", "list, create, describe and recover topics"),
     Group("produce", "produce", "send lines or files as messages"),
     Group("consume", "consume", "write a topic's messages to standard output or a file"),
+    Group("search", "search", "find messages by key and by time, in all partitions"),
     Group("lag", "lag", "show how far a consumer is"),
     Group("groups", "groups", "show consumer groups, and set or forget where they stand"),
     Group("brokers", "brokers", "show the brokers"),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
 from ..clock import Clock
 from ..errors import MyQueueError, TopicExistsError
-from ..protocol import routes
+from ..protocol import routes, wire
 from ..protocol.names import check_group_name, check_topic_name
-from ..protocol.types import OffsetRange, TopicPartition
+from ..protocol.types import Message, OffsetRange, TopicPartition
 from .connection import Connection
 from .transport import Transport
 
@@ -230,6 +231,33 @@ class AdminClient:
     def delete_group(self, group: str) -> None:
         """Forget a group without members, and where it stands. Raises UnknownGroupError; RefusedError where it has members."""
         self._connection.call("DELETE", routes.GROUP.format(group=check_group_name(group)), repeatable=False)
+
+    def search(self, topic: str, *, key: bytes | str | None = None, from_ms: int | None = None, to_ms: int | None = None,
+               page_records: int = 1_000) -> Iterator[Message]:
+        """Every message with this key, or appended from one time (inclusive) to another (exclusive), or both; by partition and offset.
+
+        All partitions are looked at, whatever the key. What is appended after the first message was asked for is not among them. The brokers
+        look through what they hold: a search by key through a large topic takes its time.
+
+        Args:
+            from_ms, to_ms: milliseconds since 1970, of the brokers' clocks.
+            page_records: asked for at a time, at most 1,000.
+
+        Raises:
+            UnknownTopicError: no such topic.
+            ConflictError: the topic was deleted, and created again, in the middle of it.
+        """
+        raw = key.encode() if isinstance(key, str) else key
+        asked: dict[str, Any] = {} if raw is None else {"key_base64": base64.b64encode(raw).decode()}
+        asked |= {name: value for name, value in (("from_timestamp", from_ms), ("to_timestamp", to_ms)) if value is not None}
+        path, cursor = routes.SEARCH.format(topic=check_topic_name(topic)), None
+        while True:
+            page = self._get(path, {**asked, "max_records": page_records, **({} if cursor is None else {"cursor": cursor})})
+            for one in page["records"]:
+                yield wire.message_from_json(one, topic=topic, partition=one["partition"])
+            cursor = page["cursor"]
+            if cursor is None:
+                return
 
     def close(self) -> None:
         self._connection.close()

@@ -31,6 +31,7 @@ TOPIC = "/v1/topics/{topic}"  # GET describe, PATCH {config: {field: value | nul
 PARTITIONS = "/v1/topics/{topic}/partitions"  # GET list, POST {partitions: how many there are to be in all}
 TOPIC_RECORDS = "/v1/topics/{topic}/records"  # POST records, each to its partition: the one it names, its key's, or the one whose turn it is
 LAG = "/v1/topics/{topic}/lag"  # GET ?consumer_id=N: how far a consumer is, by partition
+SEARCH = "/v1/topics/{topic}/search"  # GET ?key=…|key_base64=…&from_timestamp=ms&to_timestamp=ms&max_records=N&cursor=…
 RECOVERY = "/v1/topics/{topic}/recovery"  # GET what lost its majority and would be lost, POST {accept_loss: true, [partitions]}
 BROKER = "/v1/brokers/{broker_id}"  # DELETE: drain and remove
 DRAIN = "/v1/brokers/{broker_id}/drain"  # POST {draining: true | false}
@@ -71,6 +72,8 @@ I_STATUS = "/internal/partitions/status"  # POST, on a broker: {partitions: [[to
 I_APPEND = "/internal/partitions/append"  # POST, on a broker, from a leader: entries as they are stored
 I_SEED = "/internal/partitions/seed"  # POST, on a broker, from a leader: a start and the state, for a replica behind the start of the leader's log
 I_DROP = "/internal/partitions/drop"  # POST, on a broker: {topic_ids: […], partitions: [[topic_id, partition], …]}
+I_ENDS = "/internal/partitions/ends"  # POST, on a broker: {partitions: [[topic_id, partition], …], before: microseconds | null}
+I_SEARCH = "/internal/partitions/search"  # POST, on a broker: {partition, offset | since, end, [key_base64], max_records, max_bytes, max_scanned}
 I_RECORDS = "/internal/partitions/{topic_id}/{partition}/records"  # POST: append by identity
 I_DEQUEUE = "/internal/partitions/{topic_id}/{partition}/dequeue"  # POST {consumer, request_id}
 I_OFFSETS = "/internal/partitions/{topic_id}/{partition}/offsets"  # POST {consumer, offset | start, [generation, claim]}

@@ -136,6 +136,18 @@ def message_to_json(message: Message) -> dict[str, Any]:
     return body
 
 
+def stored_to_json(offset: int, record: Record, append_time: int) -> dict[str, Any]:
+    """A record at its place, with the time at which it was appended beside the one that it tells."""
+    timestamp = append_time if record.timestamp_us is None else record.timestamp_us
+    return {**message_to_json(Message("", 0, offset, record.value, record.key, record.headers, timestamp)), "append_time": append_time}
+
+
+def message_from_json(body: Mapping[str, Any], *, topic: str, partition: int) -> Message:
+    """The message that ``message_to_json`` tells."""
+    headers = tuple((one["name"], value_from_json(one)) for one in body.get("headers", ()))
+    return Message(topic, partition, body["offset"], value_from_json(body) or b"", value_from_json(body, "key"), headers, body["timestamp"])
+
+
 def appended_to_json(appended: Appended) -> dict[str, Any]:
     return {"topic": appended.topic, "partition": appended.partition, "base_offset": appended.base_offset,
             "record_count": appended.record_count, "append_time": appended.append_time_us, "duplicate": appended.duplicate}

@@ -834,3 +834,97 @@ def test_another_start_may_come_before_the_first_is_reached(store: LogStore):
         held.begin_anew(end, state, end.lsn)
     assert state_of(store, OTHER) == state
     assert append(store, b"next", seq=0, partition=OTHER).base_offset == 5
+
+
+# --- search ---
+
+SEARCHED = {"records_max": 1_000, "bytes_max": 1 << 20, "scan_max": 100_000}
+
+
+def search(store: LogStore, offset: int = 0, end: int = 1 << 40, *, key: bytes | None = None, **bounds: int) -> tuple[list[tuple[int, bytes]], int]:
+    found = store.search(PARTITION, offset, end, key=key, **SEARCHED | bounds)
+    return [(one.offset, one.record.value) for one in found.records], found.next_offset
+
+
+def walk(store: LogStore, offset: int, end: int, **more) -> list[tuple[int, bytes]]:
+    """Search after search, until the end is reached."""
+    found = []
+    while offset < end:
+        hits, after = search(store, offset, end, **more)
+        assert after > offset
+        found, offset = found + hits, after
+    return found
+
+
+def keyed(store: LogStore, count: int, *, every: int, size: int = 40, now_us: int = 1_000) -> list[tuple[int, bytes]]:
+    """Append records of which every so many-th has the key b"k", others another one or none; those with b"k"."""
+    first = store.head(PARTITION).commit_offset
+    records = [Record(b"%d" % number + b"x" * size, b"k" if number % every == 0 else (None, b"K", b"")[number % 3])
+               for number in range(first, first + count)]
+    write(store, AppendRequest(record_blocks(records)), now_us=now_us)
+    return [(number, one.value) for number, one in enumerate(records, first) if one.key == b"k"]
+
+
+def test_a_search_finds_exactly_what_has_the_key(store: LogStore):
+    """From the first block to the last, and nothing outside the range."""
+    hits = keyed(store, 400, every=7) + keyed(store, 300, every=11)
+    assert search(store, key=b"k") == (hits, 700)
+    assert search(store, 14, 430, key=b"k") == ([hit for hit in hits if 14 <= hit[0] < 430], 430)
+    assert search(store, 15, 21, key=b"k") == ([], 21)
+    assert [offset for offset, _ in search(store, 0, 30, key=b"")[0]] == [number for number in range(30) if number % 7 and number % 3 == 2]
+    assert search(store, key=b"nobody") == ([], 700)
+
+
+def test_a_search_without_a_key_finds_all(store: LogStore):
+    append(store, b"a", b"b")
+    append(store, b"c")
+    assert search(store, 1, 3) == ([(1, b"b"), (2, b"c")], 3)
+
+
+@pytest.mark.parametrize("bounds", [{"records_max": 3}, {"scan_max": 10}, {"bytes_max": 100}, {"bytes_max": 1}, {"records_max": 1, "scan_max": 1}])
+@pytest.mark.parametrize("key", [b"k", None])
+def test_a_search_that_is_cut_short_goes_on_where_it_ended(store: LogStore, bounds: dict, key: bytes | None):
+    """Whatever bound it met: nothing is left out, nothing comes twice, and it always comes further."""
+    hits = keyed(store, 120, every=5)
+    expected = hits if key else walk(store, 0, 120)
+    assert len(expected) == (24 if key else 120)
+    assert walk(store, 0, 120, key=key, **bounds) == expected
+
+
+def test_a_search_goes_through_all_segments(store: LogStore):
+    """Also through one that holds no record of the partition."""
+    hits = keyed(store, 50, every=4, now_us=1_000)
+    roll(store)
+    write(store, CommitRequest("#1", 3))
+    roll(store)
+    hits += keyed(store, 50, every=9, now_us=2_000)
+    roll(store)
+    hits += keyed(store, 5, every=2, now_us=3_000)
+    assert walk(store, 0, 105, key=b"k") == hits
+    assert [offset for offset, _ in walk(store, 45, 103)] == list(range(45, 103))
+    assert [store.first_offset_since(PARTITION, time_us) for time_us in (1_000, 1_500, 2_000, 2_500, 3_500)] == [0, 50, 50, 100, None]
+
+
+def test_a_hit_larger_than_the_bound_comes_alone(store: LogStore):
+    write(store, AppendRequest(record_blocks([Record(b"x" * 20_000, b"k"), Record(b"y", b"k")])))
+    assert search(store, key=b"k", bytes_max=100) == ([(0, b"x" * 20_000)], 1)
+    assert search(store, 1, key=b"k", bytes_max=100) == ([(1, b"y")], 2)
+
+
+def test_a_search_tells_all_of_a_record(store: LogStore):
+    record = Record(b"v", b"k", (("h", b"x"), ("é", None)), 5)
+    write(store, AppendRequest(record_blocks([Record(b"before"), record])), now_us=2_000)
+    [found] = store.search(PARTITION, 0, 9, key=b"k", **SEARCHED).records
+    assert (found.offset, found.record, found.append_time) == (1, record, 2_000)
+
+
+def test_a_search_sees_what_is_committed_and_not_trimmed(store: LogStore):
+    keyed(store, 30, every=1)
+    write(store, TrimRequest(12))
+    keyed(store, 5, every=1)
+    append(store, b"tail", committed=False)
+    assert [offset for offset, _ in search(store, key=b"k")[0]] == list(range(12, 35))
+    assert search(store, 0, 12, key=b"k") == ([], 12)
+    assert search(store, 35, 36) == ([], 35)
+    with pytest.raises(UnknownPartitionError):
+        store.search(PartitionId(9, 9), 0, 1, key=None, **SEARCHED)

@@ -189,6 +189,17 @@ class BrokerStub:
         return {"sizes": [end - (offset or 0) for end, offset in zip(ends, offsets, strict=True)],
                 "positions": [{"offset": offset, "start_offset": 0, "end_offset": end} for end, offset in zip(ends, offsets, strict=True)]}
 
+    def _ends(self, body: Any) -> Any:
+        return {"ends": [len(self._log(tuple(place))) for place in body["partitions"]]}
+
+    def _search(self, body: Any) -> Any:
+        """By key alone."""
+        log, first = self._log(tuple(body["partition"])), body["offset"] or 0
+        until = min(body["end"], first + body["max_scanned"])
+        hits = [offset for offset in range(first, until) if log[offset].get("key") == body.get("key")][:body["max_records"]]
+        after = hits[-1] + 1 if len(hits) == body["max_records"] else until
+        return {"records": [{**self._message(log, offset), "append_time": 1} for offset in hits], "next_offset": after, "scanned": after - first}
+
     def _log(self, place: Any) -> list[dict[str, Any]]:
         if place not in self.logs:
             raise UnknownPartitionError(f"partition {place} is not here")

@@ -12,9 +12,10 @@ import pytest
 
 from broker.core.append import AppendRequest
 from broker.core.replica import Appointment, PromiseAnswer
-from broker.service import BrokerService, Self
+from broker.service import BrokerService, Query, Self
 from db.log_store import StoredRecord
 from myqueue.errors import (
+    BadRequestError,
     CorruptBatchError,
     NotLeaderError,
     OffsetOutOfRangeError,
@@ -25,9 +26,9 @@ from myqueue.errors import (
     UnknownPartitionError,
 )
 from myqueue.protocol.batch import Block, messages_of
-from myqueue.protocol.types import PartitionId
+from myqueue.protocol.types import PartitionId, Record
 from tests.integration.broker.conftest import running_service
-from tests.support.factories import blocks, sequence
+from tests.support.factories import blocks, record_blocks, sequence
 from tests.support.waiting import wait_until
 
 P0, P1 = PartitionId(1, 0), PartitionId(1, 1)
@@ -239,6 +240,30 @@ def test_sizes_and_offsets(broker_database: str):
             service.commit_offset(P0, "#1", 4)
         with pytest.raises(NotLeaderError):
             service.sizes("#1", [P0, PartitionId(1, 9)])
+
+
+def test_a_search_ends_where_it_was_cut_and_is_refused_beyond_the_end(broker_database: str):
+    """By key in several calls; a time cuts too; nothing above the committed end is promised."""
+    with running_service(broker_database) as service:
+        records = [Record(b"%d" % number, b"k" if number % 10 == 0 else None) for number in range(500)]
+        service.append(P0, record_blocks(records), None, size_bytes=1)
+        assert service.ends([P0, P1]) == [500, 0]
+        service.append(P0, record_blocks([Record(b"late", b"k")]), None, size_bytes=1)
+        bounds = {"records_max": 7, "bytes_max": 1 << 20, "scan_max": 100}
+        found, offset = [], None
+        while offset != 500:
+            part = service.search(P0, Query(b"k", 500, offset), **bounds)
+            found, offset = found + [one.offset for one in part.records], part.next_offset
+            assert part.scanned <= 100
+        assert found == list(range(0, 500, 10))
+        assert service.ends([P0], before_us=1) == [0]
+        assert service.ends([P0], before_us=2**62) == [501]
+        assert service.search(P0, Query(None, 501, None, 2**62), **bounds).next_offset == 501
+        assert service.search(P1, Query(b"k", 0), **bounds).records == []
+        with pytest.raises(BadRequestError, match="ends before"):
+            service.search(P0, Query(b"k", 502), **bounds)
+        with pytest.raises(UnknownPartitionError):
+            service.ends([PartitionId(1, 9)])
 
 
 def test_a_waiting_read_answers_at_once(broker_database: str):

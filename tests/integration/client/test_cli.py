@@ -192,6 +192,21 @@ def test_partitions_are_added_by_their_total(myqueue) -> None:
     assert b"--partitions" in myqueue("topics", "add-partitions", "t", code=2).stderr
 
 
+def test_messages_are_found_by_key_and_time(myqueue, transport) -> None:
+    transport.create_topic("t", 3)
+    myqueue("produce", "t", "--key", "k", stdin=b"1\n2\n")
+    myqueue("produce", "t", "--key", "other", stdin=b"3\n")
+    done = myqueue("search", "t", "--key", "k", "--format", "text")
+    assert (b"1\n2\n", b"2 messages of t found\n") == (done.stdout, done.stderr)
+    assert b"1\n" == myqueue("search", "t", "--key", "k", "--max-messages", "1", "--format", "text").stdout
+    [line] = myqueue("search", "t", "--key", "other", "--from", "2001-01-01", "--to", "99999999999999").stdout.splitlines()
+    assert (b"3", "other") == (json.loads(line)["value"].encode(), json.loads(line)["key"])
+    assert b"" == myqueue("search", "t", "--from", "2001-01-01T00:00:00Z", "--to", "2001-01-02T00:00:00+01:00").stdout
+    assert b"--key" in myqueue("search", "t", code=2).stderr
+    assert b"milliseconds" in myqueue("search", "t", "--from", "yesterday", code=2).stderr
+    assert b"nope" in myqueue("search", "nope", "--key", "k", code=1).stderr
+
+
 def test_brokers_and_health_are_shown(myqueue, address) -> None:
     assert str(address.split(":")[1]) in myqueue("brokers").stdout.decode()
     assert b"alive" in myqueue("health").stdout

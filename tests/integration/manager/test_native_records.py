@@ -135,3 +135,52 @@ def test_the_lag_of_nobody_is_a_404_and_of_what_cannot_be_asked_a_503(cluster: M
         assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), asked
     stub.failing["sizes"] = NotLeaderError("moved")
     assert cluster.reads[1].get(f"{path}?consumer_id={consumer_id}").status_code == 503
+
+
+def test_a_search_goes_on_by_its_cursor_to_the_cut_of_its_first_page(cluster: ManagerCluster, stub: BrokerStub, topic: str):
+    """At any manager; what comes after the first page is not among it."""
+    wanted = [(number, place) for number in range(3) for place in range(0, 10, 3)]
+    for number in range(3):
+        produce(cluster, topic, *({"value": f"{number}-{place}", "partition": number, "key": "other" if place % 3 else "k"} for place in range(10)))
+    path, found, cursor, pages = f"/v1/topics/{topic}/search?key=k&max_records=5", [], "", 0
+    while cursor is not None:
+        answer = cluster.managers[pages % 3].get(path + (f"&cursor={cursor}" if cursor else ""))
+        assert answer.status_code == 200, answer.text
+        found += [(one["partition"], one["offset"]) for one in answer.json()["records"]]
+        assert answer.json()["cut"] == [10, 10, 10]
+        cursor, pages = answer.json()["cursor"], pages + 1
+        produce(cluster, topic, {"value": "late", "partition": 2, "key": "k"})
+    assert (found, pages) == (wanted, 3)
+
+
+def test_a_search_that_meets_a_silent_leader_is_a_503_and_goes_on_later(cluster: ManagerCluster, stub: BrokerStub, topic: str):
+    produce(cluster, topic, *({"value": "v", "partition": number, "key": "k"} for number in (0, 1)))
+    path = f"/v1/topics/{topic}/search?key=k"
+    stub.failing["ends"] = NotLeaderError("moved")
+    assert cluster.reads[0].get(path).status_code == 503
+    stub.failing.clear()
+    cursor = cluster.reads[0].get(path + "&max_records=1").json()["cursor"]
+    stub.failing["search"] = NotLeaderError("moved")
+    assert cluster.reads[1].get(f"{path}&cursor={cursor}").status_code == 503
+    stub.failing.clear()
+    assert [one["partition"] for one in cluster.reads[1].get(f"{path}&cursor={cursor}").json()["records"]] == [1]
+
+
+def test_what_is_no_search_is_a_sentence(cluster: ManagerCluster, stub: BrokerStub, topic: str):
+    path = f"/v1/topics/{topic}/search"
+    produce(cluster, topic, *({"value": "v", "partition": 0, "key": "k"} for _ in range(3)))
+    cursor = cluster.write.get(f"{path}?key=k&max_records=1").json()["cursor"]
+    for query, word in (("", "needs key"), ("?key=k&key_base64=aw==", "both given"), ("?key_base64=!", "not base64"),
+                        ("?from_timestamp=x", "from_timestamp"), ("?to_timestamp=-1", "to_timestamp"),
+                        ("?from_timestamp=9223372036854775807", "from_timestamp"),
+                        ("?key=k&max_records=0", "max_records"), ("?key=k&max_records=1001", "1000"), ("?key=k&max_records=", "max_records"),
+                        ("?key=k&more=1", "no argument more"), ("?key=k&key=l", "twice"), ("?key=k&cursor=x", "begin without one"),
+                        (f"?key=l&cursor={cursor}", "another search"), (f"?key=k&from_timestamp=1&cursor={cursor}", "another search")):
+        answer = cluster.reads[0].get(path + query)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request"), query
+        assert word in answer.json()["error"]["message"], query
+    assert cluster.write.get("/v1/topics/nowhere/search?key=k").status_code == 404
+    assert cluster.write.call("DELETE", f"/v1/topics/{topic}").status_code == 200
+    assert cluster.write.post("/v1/topics", {"topic": topic, "partitions": 3}).status_code == 201
+    answer = cluster.write.get(f"{path}?key=k&cursor={cursor}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")

@@ -1,0 +1,108 @@
+"""The native face on a cluster of real processes: topics that grow, batches, lags, searches, by way of the balancer."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from zlib import crc32
+
+import pytest
+import requests
+
+from myqueue import AdminClient, MyConsumer, MyProducer
+from myqueue.supervisor import Cluster, ClusterSpec
+from tests.support.clusters import running_cluster
+from tests.support.long import LONG
+
+pytestmark = pytest.mark.timeout(240)  # the first test's time includes the start of the cluster, on a machine that may be busy
+MESSAGES = 200_000 if LONG else 20_000
+_names = iter(range(1_000_000))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Three brokers, three managers and the balancer, for all tests of this module."""
+    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,))) as made:
+        yield made
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test uses."""
+    return f"n-{next(_names)}"
+
+
+@pytest.fixture
+def admin(cluster: Cluster) -> Iterator[AdminClient]:
+    with AdminClient(cluster.bootstrap) as admin:
+        yield admin
+
+
+def call(cluster: Cluster, method: str, path: str, json: object = None) -> requests.Response:
+    return requests.request(method, f"http://{cluster.bootstrap}{path}", json=json, timeout=20)
+
+
+def test_a_topic_that_grows_keeps_its_messages_and_takes_new_ones(cluster: Cluster, admin: AdminClient, topic: str):
+    """A batch goes to all partitions, before and after; a key goes to another partition then; a consumer reads all of it."""
+    admin.create_topic(topic, partitions=2)
+    records = [{"value": f"{number}", "key": f"k{number}"} for number in range(50)]
+    assert call(cluster, "POST", f"/v1/topics/{topic}/records", {"records": records}).status_code == 200
+    with MyConsumer([topic], cluster.bootstrap) as consumer:
+        assert len(list(consumer.get_next(1.0))) == 50
+        consumer.commit()
+        assert [at.lag for at in admin.lag(topic, consumer.consumer_ids[topic])] == [0, 0]
+        assert admin.add_partitions(topic, 5) == 3
+        assert admin.add_partitions(topic, 5) == 0
+        answer = call(cluster, "POST", f"/v1/topics/{topic}/records", {"records": records})
+        assert answer.status_code == 200, answer.text
+        expected = Counter(crc32(f"k{number}".encode()) % 5 for number in range(50))
+        assert {one["partition"]: one["record_count"] for one in answer.json()["partitions"]} == dict(expected)
+        lags = admin.lag(topic, consumer.consumer_ids[topic])
+        assert {at.partition: at.lag for at in lags} == {number: expected[number] for number in range(5)}
+    listed = call(cluster, "GET", f"/v1/topics/{topic}/partitions").json()["partitions"]
+    assert [(one["partition"], len(one["replicas"])) for one in listed] == [(number, 3) for number in range(5)]
+    found = {message.partition: message.value for message in admin.search(topic, key="k7")}
+    assert found == {crc32(b"k7") % 2: b"7", crc32(b"k7") % 5: b"7"}
+
+
+def test_a_search_finds_exactly_the_seven_by_key_by_time_and_by_both(cluster: Cluster, admin: AdminClient, topic: str):
+    """Among many messages in five partitions, the first and the last of all among them; the key of one is in a partition that it named."""
+    admin.create_topic(topic, partitions=5)
+    places = [round(number * (MESSAGES - 1) / 6) for number in range(7)]
+    third = MESSAGES // 3
+    times = []
+    with MyProducer(topics=[topic], broker=cluster.bootstrap) as producer:
+        for number in range(MESSAGES):
+            if number in (third, 2 * third):  # apart from what is before, so that a time in between is sure
+                producer.flush()
+                time.sleep(0.05)
+                times.append(int(time.time() * 1_000))
+                time.sleep(0.05)
+            if number in places:
+                producer.send(topic, b"%d" % number, key="k", partition=number % 5)
+            else:
+                producer.send(topic, b"%d" % number, key=f"key-{number % 100}" if number % 2 else None)
+    began = time.monotonic()
+    by_key = list(admin.search(topic, key=b"k"))
+    print(f"{MESSAGES} messages were searched by key in {time.monotonic() - began:.2f} s")
+    assert sorted(int(message.value) for message in by_key) == places
+    assert [(one.partition, one.offset) for one in by_key] == sorted((one.partition, one.offset) for one in by_key)
+    by_time = list(admin.search(topic, from_ms=times[0], to_ms=times[1]))
+    assert Counter(int(message.value) for message in by_time) == Counter(range(third, 2 * third))
+    assert {int(message.value) for message in admin.search(topic, from_ms=times[1])} == set(range(2 * third, MESSAGES))
+    by_both = list(admin.search(topic, key="k", from_ms=times[0], to_ms=times[1]))
+    assert sorted(int(message.value) for message in by_both) == [place for place in places if third <= place < 2 * third]
+    assert list(admin.search(topic, key="nobody")) == []
+    assert list(admin.search(topic, from_ms=times[1] + 3_600_000)) == []
+
+
+def test_what_is_sent_during_a_search_is_not_among_it(cluster: Cluster, admin: AdminClient, topic: str):
+    admin.create_topic(topic, partitions=3)
+    body = {"records": [{"value": f"{number}", "partition": number % 3, "key": "k"} for number in range(9)]}
+    assert call(cluster, "POST", f"/v1/topics/{topic}/records", body).status_code == 200
+    found = []
+    for message in admin.search(topic, key="k", page_records=2):
+        found.append((message.partition, message.offset))
+        assert call(cluster, "POST", f"/v1/topics/{topic}/records", body).status_code == 200
+    assert found == [(partition, offset) for partition in range(3) for offset in range(3)]
