@@ -17,7 +17,18 @@ from manager.appointer import Appointer
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, Topic, partition_id, replicas_of
 from manager.cluster import commands
-from manager.cluster.election import Outlook, Replicas, damaged_leaderships, damaged_voters, election_due, retry_seconds, unbalanced
+from manager.cluster.election import (
+    Outlook,
+    Replicas,
+    damaged_leaderships,
+    damaged_voters,
+    election_due,
+    has_all,
+    is_in_step,
+    is_settled,
+    retry_seconds,
+    unbalanced,
+)
 from manager.cluster.leftovers import leftovers
 from manager.cluster.reassignment import ChangeVoters, Step, needs_attention, next_step
 from manager.elections import Election, Elections
@@ -34,6 +45,7 @@ CARE_MAX = 200  # partitions in one turn of care
 MOVES_MAX = 50  # leaderships that move in one turn
 MOVE_AGAIN_SECONDS = 5.0  # a leadership that did not move is tried again
 STATUS_SECONDS = 2.0
+AT_HAND_SECONDS = 1.0  # an election that somebody else has begun is left to him for so long
 _log = logging.getLogger(__name__)
 
 
@@ -47,12 +59,15 @@ class Coordinator:
         self._failed: dict[PartitionId, tuple[int, float]] = {}  # elections that found nobody: how many in a row, not again before
         self._damaged: dict[int, dict[PartitionId, int]] = {}  # by broker: what it follows with a damaged replica, and in which epoch that was seen
         self._moved: dict[PartitionId, float] = {}  # when a leadership was last asked to move
+        self._electing: dict[PartitionId, tuple[int, float]] = {}  # what others began: the epoch, and when it was seen first
+        self._has_looked = False  # in this leadership
         self._care_due = self._tidy_due = 0.0
         self._rows: tuple[Catalogue | None, list[tuple[Topic, PartitionRow, Replicas]]] = None, []
 
     def begin(self) -> None:
         """This manager begins to lead."""
         self._failed, self._moved, self._damaged, self._care_due, self._tidy_due = {}, {}, {}, 0.0, 0.0
+        self._electing, self._has_looked = {}, False
         self._watch.begin()
 
     def run(self, leading: threading.Event, stopping: threading.Event) -> None:
@@ -97,12 +112,27 @@ class Coordinator:
         for topic, row, replicas in rows:
             if self._failed.get(replicas.partition, (0, 0.0))[1] > now:
                 continue
-            reason = election_due(replicas, outlook, refused=self._appointer.is_refused(row))
+            reason = election_due(replicas, outlook, begun_here=self._is_at_hand(replicas, now), refused=self._appointer.is_refused(row))
             if reason is not None:
                 due.append(Election(topic, row, replicas.voters, reason))
+        self._has_looked = True
         if due:
             self._hold(due, outlook)
         return bool(due)
+
+    def _is_at_hand(self, replicas: Replicas, now: float) -> bool:
+        """Whether somebody else (an operator's request, on any manager) is holding the partition's election just now.
+
+        What was begun before this manager led, or was begun by this coordinator and found nobody, is at nobody's hand.
+        """
+        if not replicas.electing or replicas.partition in self._failed:
+            self._electing.pop(replicas.partition, None)
+            return False
+        epoch, since = self._electing.get(replicas.partition, (None, now))
+        if epoch != replicas.epoch:
+            since = now if self._has_looked else now - AT_HAND_SECONDS
+            self._electing[replicas.partition] = replicas.epoch, since
+        return now - since < AT_HAND_SECONDS
 
     def _hold(self, elections: list[Election], outlook: Outlook) -> None:
         found: set[PartitionId] = set()
@@ -139,15 +169,15 @@ class Coordinator:
         self._tell_learners(odd, statuses)
         if not elections:
             elections = [Election(topic, row, replicas.voters, "leaderships are uneven", preferred=moves[replicas.partition], spared=row.leader)
-                         for topic, row, replicas in asked if _is_in_step(statuses.get(replicas.partition), replicas, moves[replicas.partition])]
+                         for topic, row, replicas in asked if is_in_step(statuses.get(replicas.partition), replicas, moves[replicas.partition])]
             self._moved |= {election.partition: self._clock.monotonic() for election in elections}
         if elections:
             self._hold(elections, outlook)
 
     def _step(self, replicas: Replicas, outlook: Outlook, status: Mapping[str, Any] | None, held: Mapping[int, int]) -> Step | None:
         caught_up = frozenset(broker_id for broker_id in replicas.learners
-                              if _has_all(status, broker_id, outlook.disk(broker_id)))
-        return next_step(replicas, outlook, settled=_is_settled(status, replicas), caught_up=caught_up, held=held,
+                              if has_all(status, broker_id, outlook.disk(broker_id)))
+        return next_step(replicas, outlook, settled=is_settled(status, replicas), caught_up=caught_up, held=held,
                          damaged=self._damaged_voters(replicas))
 
     def _damaged_voters(self, replicas: Replicas) -> frozenset[int]:
@@ -223,22 +253,6 @@ class Coordinator:
         for outcome in self._brokers.each([tell(broker_id) for broker_id in groups]):
             if isinstance(outcome, MyQueueError):
                 _log.warning("a leader has not been told who learns: %s", outcome.message, extra={"code": outcome.code})
-
-
-def _is_settled(status: Mapping[str, Any] | None, replicas: Replicas) -> bool:
-    """Whether the leader of the present epoch says that it has committed something in it."""
-    return status is not None and status["leading"] and status["leader_epoch"] == replicas.epoch and bool(status["committed_in_epoch"])
-
-
-def _has_all(status: Mapping[str, Any] | None, broker_id: int, disk_id: str | None) -> bool:
-    """Whether a replica has acknowledged all that its leader says is committed, with its registered disk."""
-    told = None if status is None else status["replicas"].get(str(broker_id))
-    return told is not None and disk_id is not None and told["disk_id"] == disk_id and not told["disk_lost"] and (
-        told["matched_lsn"] >= status["commit_lsn"])  # type: ignore[index]
-
-
-def _is_in_step(status: Mapping[str, Any] | None, replicas: Replicas, broker_id: int) -> bool:
-    return status is not None and _is_settled(status, replicas) and _has_all(status, broker_id, replicas.voters.get(broker_id))
 
 
 def _held(rows: Iterable[Replicas]) -> dict[int, int]:

@@ -292,7 +292,7 @@ class ManagerService:
             health = seen.get(broker_id, {})
             rows.append({"broker_id": broker_id, "host": broker.host, "port": broker.port, "state": health.get("state", "dead"),
                          "last_heartbeat": health.get("last_heartbeat"), "age_seconds": health.get("age_seconds"),
-                         "partitions": held, "leaders": len(catalogue.led_by(broker_id))})
+                         "partitions": held, "leaders": len(catalogue.led_by(broker_id)), "draining": broker.status == "DRAINING"})
         return rows
 
     # --- appointments ---

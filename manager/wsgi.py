@@ -24,6 +24,7 @@ from manager.elections import Elections
 from manager.group_keeper import GroupKeeper
 from manager.groups import Groups
 from manager.heartbeats import HeartbeatBook, Liveness
+from manager.leaderships import Leaderships
 from manager.lives import Lives
 from manager.looks import Looks
 from manager.members import Members
@@ -134,7 +135,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                   partition.make_blueprint(service, records, replica, gate, status.raft, spawner.spawn),
                   native.make_blueprint(service, replica, view, book, members, gate, recovery,
                                         Batches(replica=replica, brokers=brokers, records=records), records,
-                                        Search(replica=replica, brokers=brokers, records=records, clock=clock)),
+                                        Search(replica=replica, brokers=brokers, records=records, clock=clock),
+                                        Leaderships(elections=elections, replica=replica, brokers=brokers, outlook=liveness.outlook), spawner.spawn),
                   groups_face.make_blueprint(groups, replica, gate),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]

@@ -193,6 +193,8 @@ class InMemoryTransport:
             shown = {at: held.info for at, held in self._partitions.items() if not asked or at.topic in asked}
             snapshot = ClusterSnapshot("in-memory", self._version, dict(self.brokers), shown)
             return wire.snapshot_to_json(snapshot) | {"managers": []}
+        if (method, path) == ("GET", routes.BROKERS):
+            return {"brokers": [self._broker(number) for number in self.brokers]}
         if (method, path) == ("GET", routes.TOPICS):
             return {"topics": list(self._topics.values())}
         if (method, path) == ("POST", routes.TOPICS):
@@ -226,6 +228,11 @@ class InMemoryTransport:
         if method == "GET" and path.startswith(routes.TOPICS + "/"):
             return self._describe(path.rsplit("/", 1)[1])
         raise NotFoundError(f"there is no {method} {path}")
+
+    def _broker(self, number: int) -> dict[str, Any]:
+        led = sum(1 for held in self._partitions.values() if held.info.leader == number)
+        return {"broker_id": number, "host": self.brokers[number].host, "port": self.brokers[number].port, "state": "alive",
+                "last_heartbeat": None, "age_seconds": 0.0, "partitions": led, "leaders": led, "draining": False}
 
     def _add_partitions(self, name: str, wanted: int) -> dict[str, Any]:
         present = self._topics[self._existing([name], create=False)[0]]["partitions"]

@@ -1,8 +1,10 @@
-"""The spellings of a broker's address in the older faces."""
+"""A broker's address, in the spellings of the older faces and as host and port."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from myqueue.errors import BadRequestError
 from myqueue.protocol.limits import PORT_MAX
@@ -35,6 +37,16 @@ def broker_address(arguments: Arguments, caller_host: str) -> NodeAddress:
     if port is None:
         raise BadRequestError("a broker's address is missing: give host and port, port alone, or broker_address", argument="port")
     return NodeAddress(_checked(host if host is not None else caller_host), port)
+
+
+def native_address(body: Mapping[str, Any]) -> NodeAddress | None:
+    """``host`` and ``port`` of a body; None where neither is given. Raises BadRequestError."""
+    host, port = body.get("host"), body.get("port")
+    if host is None and port is None:
+        return None
+    if not isinstance(host, str) or port is None:
+        raise BadRequestError("a broker's address is host, a string, and port; without both a broker is started", argument="host")
+    return NodeAddress(_checked(host), parse_integer(port, name="port", minimum=1, maximum=PORT_MAX))
 
 
 def _parse(text: str) -> NodeAddress:

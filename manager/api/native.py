@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, request
 
 from manager.api import native_partitions, native_records
+from manager.api.addresses import native_address
 from manager.api.bodies import body_of, integer_of, rule
 from manager.api.hooks import Gate, install
 from manager.batches import Batches
 from manager.catalogue import Catalogue
 from manager.cluster_view import ClusterView
 from manager.heartbeats import HeartbeatBook
+from manager.leaderships import Leaderships
 from manager.members import Members
 from manager.records import Records
 from manager.recovery import Recovery
@@ -23,14 +26,16 @@ from myqueue.errors import BadRequestError
 from myqueue.protocol import routes
 from myqueue.protocol.limits import IDS_MAX, TOPICS_MAX
 from myqueue.protocol.names import check_topic_name, parse_integer
+from myqueue.protocol.types import NodeAddress
 
 
 def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate,
-                   recovery: Recovery, batches: Batches, records: Records, search: Search) -> Blueprint:
-    """The native face over a manager's operations."""
+                   recovery: Recovery, batches: Batches, records: Records, search: Search,
+                   leaderships: Leaderships, spawn: Callable[[], NodeAddress]) -> Blueprint:
+    """The native face over a manager's operations; ``spawn`` starts a broker and says where it listens."""
     blueprint = Blueprint("native", __name__)
     install(blueprint, gate=gate, replica=replica)
-    native_partitions.add_views(blueprint, service, replica)
+    native_partitions.add_views(blueprint, service, replica, leaderships)
     native_records.add_views(blueprint, batches, records, search)
 
     @blueprint.get(routes.CLUSTER)
@@ -87,6 +92,15 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
             raise BadRequestError("say accept_loss: true; a GET of this path tells what would be lost", argument="accept_loss")
         wanted = None if partitions is None else [parse_integer(number, name="partitions") for number in partitions]
         return jsonify({"topic": topic, "partitions": recovery.force(topic, wanted)})
+
+    @blueprint.get(routes.BROKERS)
+    def list_brokers() -> Response:
+        return jsonify({"brokers": service.broker_list()})
+
+    @blueprint.post(routes.BROKERS)
+    def add_broker() -> tuple[Response, int]:
+        address = native_address(body_of("host", "port"))
+        return jsonify({"broker_id": service.start_broker(spawn) if address is None else service.add_broker(address)}), 201
 
     @blueprint.delete(rule(routes.BROKER))
     def remove_broker(broker_id: str) -> Response:

@@ -1,4 +1,4 @@
-"""The native face's partitions of a topic: list them, add some."""
+"""The native face's partitions of a topic: list them, add some, let another replica lead one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from flask import Blueprint, Response, jsonify
 
 from manager.api.bodies import body_of, integer_of, rule
 from manager.catalogue import Topic, replicas
+from manager.leaderships import Leaderships
 from manager.replica import Replica
 from manager.service import ManagerService
 from myqueue.protocol import routes
-from myqueue.protocol.names import check_topic_name
+from myqueue.protocol.names import check_topic_name, parse_integer
+
+PARTITION_MAX = 2**31 - 1
 
 
-def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica) -> None:
+def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica, leaderships: Leaderships) -> None:
     """Give the native blueprint these paths."""
 
     @blueprint.get(rule(routes.PARTITIONS))
@@ -26,6 +29,11 @@ def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica) -
     def add_partitions(topic: str) -> tuple[Response, int]:
         made = service.add_partitions(topic, integer_of(body_of("partitions"), "partitions"))
         return jsonify(made), 201 if made["added"] else 200
+
+    @blueprint.post(rule(routes.ELECT))
+    def elect(topic: str, partition: str) -> Response:
+        wanted = integer_of(body_of("broker_id"), "broker_id", None)
+        return jsonify(leaderships.elect(check_topic_name(topic), parse_integer(partition, name="partition", maximum=PARTITION_MAX), wanted))
 
 
 def partition_list(topic: Topic) -> list[dict[str, Any]]:

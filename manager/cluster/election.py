@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from db.replication import Voters, counts, has_majority, majority
+from myqueue.errors import BadRequestError, RefusedError, UnavailableError
 from myqueue.protocol.types import PartitionId
 
 FIRST_RETRY_SECONDS, RETRY_SECONDS_MAX = 0.25, 5.0
@@ -202,3 +203,53 @@ def _balance_once(settled: Iterable[Replicas], outlook: Outlook, led: dict[int, 
             led[target] += 1
             now[one.partition], moved = target, True
     return moved
+
+
+def choose_next_leader(replicas: Replicas, outlook: Outlook, leaders: Mapping[int, int], *, wanted: int | None = None) -> int:
+    """Who is to lead a partition from now on by an operator's wish: the broker that is wanted, or of those that can the one that leads the fewest
+    other partitions; the present leader where that one is as good.
+
+    Args:
+        leaders: how many partitions each broker leads.
+
+    Raises:
+        BadRequestError: the broker that is wanted holds no replica that counts.
+        RefusedError: it cannot lead now, or nobody can.
+        UnavailableError: an election is under way.
+    """
+    if wanted is not None and replicas.voters.get(wanted) is None:
+        raise BadRequestError(f"broker {wanted} holds no replica of the partition that could lead; those that may are "
+                              f"{_listed(one for one, disk in replicas.voters.items() if disk is not None)}", broker_id=wanted)
+    if replicas.electing:
+        raise UnavailableError("an election of this partition is under way: ask again")
+    takers = [one for one in outlook.answering(replicas.voters) if not outlook.brokers[one].draining]
+    if not outlook.can_elect(replicas.voters) or not takers:
+        raise RefusedError("no majority of the partition's replicas answers: nobody can be elected")
+    if wanted is not None:
+        if wanted not in takers:
+            raise RefusedError(f"broker {wanted} does not answer or is being drained", broker_id=wanted)
+        return wanted
+    return min(takers, key=lambda one: (leaders.get(one, 0) - (one == replicas.leader), one != replicas.leader, one))
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(brokers)))
+
+
+# --- what a leader says of its partition ---
+
+
+def is_settled(status: Mapping[str, Any] | None, replicas: Replicas) -> bool:
+    """Whether the leader of the present epoch says that it has committed something in it."""
+    return status is not None and status["leading"] and status["leader_epoch"] == replicas.epoch and bool(status["committed_in_epoch"])
+
+
+def has_all(status: Mapping[str, Any] | None, broker_id: int, disk_id: str | None) -> bool:
+    """Whether a replica has acknowledged all that its leader says is committed, with its registered disk."""
+    told = None if status is None else status["replicas"].get(str(broker_id))
+    return told is not None and disk_id is not None and told["disk_id"] == disk_id and not told["disk_lost"] and (
+        told["matched_lsn"] >= status["commit_lsn"])  # type: ignore[index]
+
+
+def is_in_step(status: Mapping[str, Any] | None, replicas: Replicas, broker_id: int) -> bool:
+    return status is not None and is_settled(status, replicas) and has_all(status, broker_id, replicas.voters.get(broker_id))

@@ -1,4 +1,4 @@
-"""``myqueue topics``: list, create, describe, alter, add partitions, trim, recover."""
+"""``myqueue topics``: list, create, describe, alter, add partitions, elect, trim, recover."""
 
 from __future__ import annotations
 
@@ -49,6 +49,10 @@ def add_parser(groups: Any) -> None:
                    json=False)
     more.add_argument("topic", metavar="TOPIC")
     more.add_argument("--partitions", type=number(1), required=True, metavar="N", help="how many there are to be in all; none is ever taken away")
+    elect = command("elect", _elect, "let another replica lead a partition; leaderships that this makes uneven are evened out again", json=False)
+    elect.add_argument("topic", metavar="TOPIC")
+    elect.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
+    elect.add_argument("--broker-id", type=number(1), metavar="ID", help="who is to lead (default: the replica whose broker leads the fewest)")
     trim = command("trim", _trim, "drop a partition's messages below an offset, for all consumers and for good", json=False)
     trim.add_argument("topic", metavar="TOPIC")
     trim.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
@@ -104,6 +108,13 @@ def _add_partitions(arguments: argparse.Namespace) -> int:
     with admin(arguments) as client:
         added = client.add_partitions(existing(client, arguments.topic), arguments.partitions)
     print(f"topic {arguments.topic} has {_counted(arguments.partitions)}, {added} of them new")
+    return 0
+
+
+def _elect(arguments: argparse.Namespace) -> int:
+    with admin(arguments) as client:
+        leader = client.elect_leader(existing(client, arguments.topic), arguments.partition, arguments.broker_id)
+    print(f"partition {arguments.partition} of topic {arguments.topic} is led by broker {leader}")
     return 0
 
 

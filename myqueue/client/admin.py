@@ -17,6 +17,8 @@ from ..protocol.types import Message, OffsetRange, TopicPartition
 from .connection import Connection
 from .transport import Transport
 
+REMOVE_SECONDS = 30.0  # a manager waits for the drain
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
@@ -126,8 +128,55 @@ class AdminClient:
         return _topic(self._get(routes.TOPIC.format(topic=check_topic_name(topic))))
 
     def brokers(self) -> list[dict[str, Any]]:
-        """The brokers as the cluster's routing snapshot has them: broker_id, host, port, state, …"""
-        return list(self._get(routes.CLUSTER)["brokers"])
+        """The brokers: broker_id, host, port, state, draining, how many partitions they hold and lead, last_heartbeat, age_seconds."""
+        return list(self._get(routes.BROKERS)["brokers"])
+
+    def add_broker(self, host: str, port: int) -> int:
+        """Register the broker that listens at an address; its id. Again is a success.
+
+        Raises:
+            BadRequestError, ConflictError: nobody or no broker listens there, or it belongs to another cluster. Nothing was changed.
+        """
+        return int(self._connection.call("POST", routes.BROKERS, json={"host": host, "port": port}, repeatable=True)["broker_id"])
+
+    def start_broker(self) -> int:
+        """Have a broker started, where the managers run under a supervisor on this machine; its id.
+
+        Raises:
+            BadRequestError: there is no supervisor.
+            OutcomeUnknownError: look at ``brokers()``; asked again, another one is started.
+        """
+        return int(self._connection.call("POST", routes.BROKERS, json={}, repeatable=False)["broker_id"])
+
+    def drain_broker(self, broker_id: int, *, draining: bool = True) -> None:
+        """Let a broker's partitions move away, or (not ``draining``) use it again.
+
+        Raises:
+            UnknownBrokerError, RefusedError: there is none, or it holds what nobody else has. Nothing was done.
+        """
+        self._connection.call("POST", routes.DRAIN.format(broker_id=broker_id), json={"draining": draining}, repeatable=True)
+
+    def remove_broker(self, broker_id: int) -> None:
+        """Drain a broker and remove it; stop it afterwards.
+
+        Raises:
+            UnknownBrokerError, RefusedError: there is none, or its data would be lost. Nothing was done.
+            UnavailableError: it is still being drained, which goes on: ask again.
+        """
+        self._connection.call("DELETE", routes.BROKER.format(broker_id=broker_id), read_timeout_seconds=REMOVE_SECONDS, repeatable=False)
+
+    def elect_leader(self, topic: str, partition: int, broker_id: int | None = None) -> int:
+        """Let a broker lead a partition, or without one the replica whose broker leads the fewest; who leads then.
+
+        The managers keep leaderships even: one that leaves a broker with two more than another is evened out again.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError, BadRequestError, RefusedError: nothing was done.
+            UnavailableError: not now; nothing was done.
+            OutcomeUnknownError: it was begun, and somebody else may lead; look at ``describe_topic``.
+        """
+        path = routes.ELECT.format(topic=check_topic_name(topic), partition=partition)
+        return int(self._connection.call("POST", path, json={} if broker_id is None else {"broker_id": broker_id}, repeatable=False)["leader"])
 
     def health(self) -> dict[str, Any]:
         """Liveness of every broker, manager, producer and consumer, by its last heartbeat."""

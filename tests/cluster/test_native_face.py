@@ -10,10 +10,11 @@ from zlib import crc32
 import pytest
 import requests
 
-from myqueue import AdminClient, MyConsumer, MyProducer
+from myqueue import AdminClient, Message, MyConsumer, MyProducer, UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
 from tests.support.long import LONG
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # the first test's time includes the start of the cluster, on a machine that may be busy
 MESSAGES = 200_000 if LONG else 20_000
@@ -106,3 +107,51 @@ def test_what_is_sent_during_a_search_is_not_among_it(cluster: Cluster, admin: A
         found.append((message.partition, message.offset))
         assert call(cluster, "POST", f"/v1/topics/{topic}/records", body).status_code == 200
     assert found == [(partition, offset) for partition in range(3) for offset in range(3)]
+
+
+def test_a_replica_is_elected_and_what_was_acknowledged_stays(cluster: Cluster, admin: AdminClient, topic: str):
+    """Each of the three in turn, while a producer sends; named or not, by way of the balancer; what cannot be is a sentence."""
+    admin.create_topic(topic, partitions=1)
+    before = admin.describe_topic(topic).partition_list[0]
+    others = [broker_id for broker_id in before.replicas if broker_id != before.leader]
+    with MyProducer(topics=[topic], broker=cluster.bootstrap) as producer:
+        for number, broker_id in enumerate([*others, before.leader]):
+            producer.send(topic, b"%d" % number)
+            producer.flush()
+            leader = wait_until(lambda broker_id=broker_id: elected(admin, topic, broker_id), timeout_seconds=20, what=f"broker {broker_id} to lead")
+            assert leader == broker_id
+        producer.send(topic, b"last")
+    assert [message.value for message in read(cluster, topic)] == [b"0", b"1", b"2", b"last"]
+    again = call(cluster, "POST", f"/v1/topics/{topic}/partitions/0/elect")
+    assert (again.status_code, again.json()["partition"]) == (200, 0)
+    for path, body, status in ((f"{topic}/partitions/0", {"broker_id": 99}, 400), (f"{topic}/partitions/0", {"broker": 1}, 400),
+                               (f"{topic}/partitions/7", {}, 404), (f"{topic}/partitions/x", {}, 400), ("nowhere/partitions/0", {}, 404)):
+        answer = call(cluster, "POST", f"/v1/topics/{path}/elect", body)
+        assert answer.status_code == status, answer.text
+
+
+def elected(admin: AdminClient, topic: str, broker_id: int) -> int | None:
+    """The leader after an election, None where it is not possible just now: the replica may lack something, or leaderships be evened out."""
+    try:
+        return admin.elect_leader(topic, 0, broker_id)
+    except UnavailableError:
+        return None
+
+
+def read(cluster: Cluster, topic: str) -> list[Message]:
+    with MyConsumer([topic], cluster.bootstrap) as consumer:
+        return list(consumer.get_next(1.0))
+
+
+def test_brokers_are_listed_registered_and_drained(cluster: Cluster, admin: AdminClient):
+    brokers = admin.brokers()
+    assert [(one["broker_id"], one["state"], one["draining"]) for one in brokers] == [(number, "alive", False) for number in (1, 2, 3)]
+    assert admin.add_broker(brokers[0]["host"], brokers[0]["port"]) == brokers[0]["broker_id"]
+    admin.drain_broker(3)
+    assert [one["broker_id"] for one in admin.brokers() if one["draining"]] == [3]
+    admin.drain_broker(3, draining=False)
+    assert not any(one["draining"] for one in admin.brokers())
+    for body, word in (({"host": "127.0.0.1"}, "port"), ({"port": 1}, "host"), ({"host": "127.0.0.1", "port": 1}, "no connection"),
+                       ({"host": "a b", "port": 1}, "not a host"), ({"host": "h", "port": 0}, "port"), ({"address": "h:1"}, "no field")):
+        answer = call(cluster, "POST", "/v1/brokers", body)
+        assert (answer.status_code, word in answer.json()["error"]["message"]) == (400, True), answer.text

@@ -72,3 +72,23 @@ def test_where_a_leader_does_not_take_them_the_outcome_is_unknown_and_they_are_t
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "outcome_unknown")
     stub.refusing = False
     assert cluster.write.post(f"/v1/topics/{topic}/partitions", {"partitions": 3}).json()["added"] == 0
+
+
+def test_the_only_replica_leads_and_stays_leader(cluster: ManagerCluster, topic: str):
+    """Nothing is done, and that is said; nobody else can lead."""
+    path = f"/v1/topics/{topic}/partitions/1/elect"
+    for body in (None, {}, {"broker_id": 1}, {"broker_id": "1"}):
+        answer = cluster.reads[0].post(path, body)
+        assert answer.status_code == 200, answer.text
+        assert answer.json() == {"topic": topic, "partition": 1, "leader": 1, "epoch": 1, "changed": False}
+    answer = cluster.write.post(path, {"broker_id": 2})
+    assert (answer.status_code, "1" in answer.json()["error"]["message"]) == (400, True)
+
+
+def test_brokers_are_listed_and_registered(cluster: ManagerCluster, stub: BrokerStub):
+    [one] = cluster.reads[0].get("/v1/brokers").json()["brokers"]
+    assert (one["broker_id"], one["port"], one["state"], one["draining"]) == (1, stub.port, "alive", False)
+    answer = cluster.reads[1].post("/v1/brokers", {"host": "127.0.0.1", "port": stub.port})
+    assert (answer.status_code, answer.json()) == (201, {"broker_id": 1})
+    answer = cluster.write.post("/v1/brokers", {})
+    assert (answer.status_code, "supervisor" in answer.json()["error"]["message"]) == (400, True)

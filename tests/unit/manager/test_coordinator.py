@@ -76,6 +76,41 @@ def test_a_voter_that_says_that_its_replica_is_damaged_loses_its_vote():
     assert set(held) == {(PartitionId(7, 2), "its voters change")}
 
 
+def test_an_election_that_somebody_else_has_begun_is_left_to_him_for_a_moment():
+    """An operator's request on any manager; not what was left behind before this coordinator looked for the first time."""
+    def due(*, begun_at: int) -> list[int]:
+        """In which looks, a third of a second apart, partition 0 is elected, which is ELECTING from a look on."""
+        clock, looks, held = ManualClock(), [0], []
+
+        def catalogue() -> Catalogue:
+            electing = looks[0] >= begun_at
+            row = PartitionRow(7, 0, 3, 5, "ELECTING", None, ROWS[0].voters) if electing else ROWS[0]
+            return Catalogue.of(CatalogueRows("cluster", 12, (), BROKERS, (TopicRow(7, "a", 3, {}, 0),), (row,)))
+
+        def outlook(_catalogue: Catalogue) -> Outlook:
+            clock.advance(0.34)
+            looks[0] += 1
+            return OUTLOOK
+
+        def hold(elections: list[Any], _outlook: Outlook, *, attempts: int) -> set[PartitionId]:
+            held.append(looks[0] - 1)
+            return {election.partition for election in elections}
+
+        replica: Any = SimpleNamespace(catalogue=catalogue)
+        watch: Any = SimpleNamespace(outlook=outlook, begin=lambda: None, is_in_doubt=False)
+        nobody: Any = None
+        coordinator = Coordinator(propose=lambda command: {}, elections=SimpleNamespace(hold=hold), replica=replica,  # type: ignore[arg-type]
+                                  brokers=nobody, appointer=Appointer(replica=replica, brokers=nobody, signals=nobody), watch=watch, clock=clock)
+        coordinator.begin()
+        coordinator._care_due = coordinator._tidy_due = float("inf")
+        for _ in range(6):
+            coordinator._turn()
+        return held
+
+    assert due(begun_at=0)[0] == 0
+    assert due(begun_at=1)[0] == 4
+
+
 def test_an_election_that_fails_again_and_again_is_given_more_time():
     """Brokers that are too slow to promise in time would be so in every round."""
     told: list[int] = []

@@ -13,12 +13,14 @@ from manager.cluster.election import (
     Promise,
     Replicas,
     choose_leader,
+    choose_next_leader,
     damaged_leaderships,
     damaged_voters,
     election_due,
     retry_seconds,
     unbalanced,
 )
+from myqueue.errors import BadRequestError, MyQueueError, RefusedError, UnavailableError
 from myqueue.protocol.types import PartitionId
 
 VOTERS = {1: "d1", 2: "d2", 3: "d3"}
@@ -142,3 +144,25 @@ def test_leaderships_do_not_move_to_a_broker_that_is_dead_draining_or_has_anothe
 
 def test_a_partition_with_one_replica_stays_where_it_is():
     assert unbalanced([replace(one, voters={2: "d2"}) for one in partitions(2, 2, 2)], ALL_UP) == {}
+
+
+def test_an_operator_s_leader_is_the_wanted_one_or_that_which_leads_the_fewest_others():
+    """The present leader stays where it is as good as any."""
+    assert choose_next_leader(ROW, ALL_UP, {1: 3, 2: 9, 3: 9}, wanted=2) == 2
+    assert choose_next_leader(ROW, ALL_UP, {1: 3, 2: 2, 3: 1}) == 3
+    assert choose_next_leader(ROW, ALL_UP, {1: 3, 2: 2, 3: 2}) == 1
+    assert choose_next_leader(ROW, ALL_UP, {1: 1}) == 1
+    draining = Outlook({**BROKERS, 3: Broker(3, "d3", draining=True)})
+    assert choose_next_leader(ROW, draining, {1: 9, 2: 5}) == 2
+    assert choose_next_leader(replace(ROW, leader=None), ALL_UP, {}) == 1
+
+
+@pytest.mark.parametrize(("row", "outlook", "wanted", "kind"), [
+    (ROW, ALL_UP, 9, BadRequestError), (replace(ROW, voters={**VOTERS, 3: None}), ALL_UP, 3, BadRequestError),
+    (replace(ROW, electing=True, leader=None), ALL_UP, 2, UnavailableError), (ROW, replace(ALL_UP, dead=frozenset({2})), 2, RefusedError),
+    (ROW, Outlook({**BROKERS, 2: Broker(2, "d2", draining=True)}), 2, RefusedError),
+    (ROW, Outlook({**BROKERS, 2: Broker(2, "new")}), 2, RefusedError),
+    (ROW, replace(ALL_UP, dead=frozenset({2, 3})), None, RefusedError), (ROW, replace(ALL_UP, dead=frozenset({2, 3})), 1, RefusedError)])
+def test_who_cannot_lead_is_refused(row: Replicas, outlook: Outlook, wanted: int | None, kind: type[MyQueueError]):
+    with pytest.raises(kind):
+        choose_next_leader(row, outlook, {}, wanted=wanted)

@@ -58,7 +58,7 @@ def test_files_may_stand_before_and_after_an_option(words: list[str]):
     assert (arguments.topic, arguments.files, arguments.whole) == ("topic", ["one", "two"], True)
 
 
-@pytest.mark.parametrize("words", [["produce", "topic", "--whole", "file", "--nonsense"], ["brokers", "--nonsense"], ["brokers", "more"]])
+@pytest.mark.parametrize("words", [["produce", "topic", "--whole", "file", "--nonsense"], ["brokers", "--nonsense"], ["lag", "topic", "1", "more"]])
 def test_what_nobody_knows_is_usage(words: list[str], capsys: pytest.CaptureFixture[str]):
     """Only files are taken after an option."""
     with pytest.raises(SystemExit) as ended:
