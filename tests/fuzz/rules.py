@@ -1,0 +1,96 @@
+"""PURE. What every answer must be, whatever was asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema_rs
+
+from myqueue.protocol import routes
+from myqueue.protocol.openapi import document
+from myqueue.protocol.operations import OPERATIONS
+
+from .wire import FRAMING, NATIVE, PARTITION, Got, Sent
+
+ANSWER_SECONDS_MAX = 8.0  # above the longest wait of a manager for anything
+OLDER_STATUSES = {"queue": {200, 400, 413, 503}, PARTITION: {200, 201, 400, 413, 503}}
+UNREADABLE = {400, 404, 405, 413, 414, 415, 417, 431, 501}  # what a request that is none may be answered with
+
+
+class Rules:
+    """Judges answers by the document and by the contract of the older faces."""
+
+    def __init__(self) -> None:
+        told = document()
+        self._rows = {one.name: told["paths"][one.path][one.method.lower()]["responses"] for one in OPERATIONS}
+        self._components = told["components"]
+        self._validators: dict[tuple[str, str, str], Any] = {}
+
+    def broken(self, sent: Sent, got: Got) -> list[str]:
+        """What is wrong with an answer, in sentences; empty where nothing is."""
+        if got.status == 0:
+            return [f"there was no answer: {got.body.decode()}"]
+        found = [] if got.seconds <= ANSWER_SECONDS_MAX else [f"it took {got.seconds:.1f} s"]
+        if got.status >= 500 and not (got.status == 501 and sent.face == FRAMING):
+            found += _of_a_fault(sent, got)
+        if sent.face == FRAMING:
+            return found + _of_a_framing(got)
+        return found + (self._of_native(sent, got) if sent.face == NATIVE else _of_older(sent, got))
+
+    def _of_native(self, sent: Sent, got: Got) -> list[str]:
+        responses = self._rows[sent.operation]
+        told = responses.get(str(got.status))
+        if told is None:
+            return [f"the document has no status {got.status} here"]
+        kind = got.headers.get("Content-Type", "").partition(";")[0]
+        if kind not in told["content"]:
+            return [f"the document has no {kind or 'answer without a type'} with {got.status}"]
+        missing = [f"the header {name} is missing" for name in told.get("headers", ()) if name not in got.headers and name != routes.APPLIED_INDEX]
+        if kind != "application/json":
+            return missing
+        if got.json is None and got.body.strip() != b"null":
+            return [*missing, "it is not JSON"]
+        validator = self._validator(sent.operation, str(got.status), told["content"][kind]["schema"])
+        wrong = [f"{'.'.join(map(str, error.instance_path)) or 'it'}: {error.message[:200]}" for error in validator.iter_errors(got.json)]
+        return missing + wrong[:3]
+
+    def _validator(self, operation: str, status: str, schema: dict[str, Any]) -> Any:
+        key = (operation, status, "json")
+        if key not in self._validators:
+            self._validators[key] = jsonschema_rs.Draft202012Validator({**schema, "components": self._components})
+        return self._validators[key]
+
+
+def _of_a_fault(sent: Sent, got: Got) -> list[str]:
+    """A 503 that the request itself provoked is none; all other answers from 500 on are."""
+    told = got.json if isinstance(got.json, dict) else {}
+    code = told.get("code") or (told.get("error") or {}).get("code")
+    provoked = got.status == 503 and code == "stale_metadata" and any(name.lower() == routes.MIN_INDEX.lower() for name in sent.headers)
+    if provoked and "Retry-After" in got.headers:
+        return []
+    if got.status == 503 and "Retry-After" not in got.headers:
+        return ["503 without Retry-After"]
+    return [f"{code}: nobody provoked it"]
+
+
+def _of_older(sent: Sent, got: Got) -> list[str]:
+    body, is_good = got.json, got.status < 300
+    if got.status not in OLDER_STATUSES[sent.face]:
+        return [f"the face has no status {got.status}"]
+    if got.headers.get("Content-Type", "").partition(";")[0] != "application/json" or not isinstance(body, dict):
+        return ["it is no JSON object"]
+    word = "success" if is_good else "failure"
+    word = word.capitalize() if sent.face == PARTITION else word
+    found = [] if body.get("status") == word else [f"status is {body.get('status')!r}, not {word!r}"]
+    if not is_good and not (isinstance(body.get("message"), str) and len(body["message"]) > 5):
+        found.append("the failure has no message")
+    if not is_good and sent.face == PARTITION and body.get("reason") != body.get("message"):
+        found.append("reason and message differ")
+    return found
+
+
+def _of_a_framing(got: Got) -> list[str]:
+    if got.status < 400:
+        return []
+    found = [] if got.status in UNREADABLE else [f"a request that cannot be read is not a {got.status}"]
+    return found if isinstance(got.json, dict) or not got.body else [*found, "it is no JSON object"]

@@ -1,0 +1,54 @@
+"""What is drawn never leaves the machine, never takes the cluster apart, and never waits for long on purpose."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from myqueue.protocol import routes
+from tests.fuzz.native import Pool
+from tests.fuzz.tame import NOBODY, Budget, tame
+from tests.fuzz.wire import NATIVE, Sent
+
+POOL = Pool(("a", "b"), "doomed", (1,), (1,), (1,))
+
+
+def tamed(method: str, target: str, body: bytes = b"", **headers: str) -> Sent:
+    return tame(Sent(NATIVE, "x", method, target, headers, body), POOL, Budget({"fresh": 0}))
+
+
+@pytest.mark.parametrize("written", ["1", "%31", " 2", "%202%20", "3", "12", "007", "%D9%A1"])
+def test_no_broker_or_manager_that_is_there_is_removed_or_drained(written: str) -> None:
+    for path in ("/v1/brokers/{}", "/v1/brokers/{}/drain", "/v1/managers/{}"):
+        assert path.format(NOBODY) == tamed("DELETE", path.format(written)).target
+
+
+@pytest.mark.parametrize("url", ["http://example.com", "https://10.0.0.1:1/", "http://user@host"])
+def test_no_manager_beyond_this_machine_is_asked(url: str) -> None:
+    body = json.loads(tamed("POST", routes.MANAGERS, json.dumps({"node_id": 4, "url": url}).encode()).body)
+    assert body["url"].split("//")[1].rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
+
+
+@pytest.mark.parametrize(("given", "left"), [(4, 3), (10_000, 3), ("77", 3), (3, 3), (10_001, 10_001), (-1, -1), (None, None), (5.5, 5.5)])
+def test_no_topic_of_thousands_of_partitions_is_made(given: object, left: object) -> None:
+    body = json.dumps({"topic": "x", "partitions": given}).encode()
+    assert {"topic": "x", "partitions": left} == json.loads(tamed("POST", routes.TOPICS, body).body)
+
+
+def test_a_topic_that_is_needed_is_not_deleted() -> None:
+    assert "/v1/topics/doomed" == tamed("DELETE", "/v1/topics/a").target
+    assert "/v1/topics/c" == tamed("DELETE", "/v1/topics/c").target
+    assert "/v1/topics/a" == tamed("PATCH", "/v1/topics/a").target
+
+
+def test_nothing_is_waited_for() -> None:
+    assert "/x?a=%FF&wait_seconds=0.02" == tamed("GET", "/x?a=%ff&wait_seconds=1e300").target
+    assert "/x?a=%ff&wait_seconds" == tamed("GET", "/x?a=%ff&wait_seconds").target.replace("%FF", "%ff").removesuffix("=")
+    assert "1" == tamed("GET", "/x", **{routes.MIN_INDEX: "99999"}).headers[routes.MIN_INDEX]
+
+
+def test_all_else_is_sent_as_it_was_drawn() -> None:
+    for body in (b"\xff", b"[1]", b'{"partitions": true}', b"[" * 10_000, b'{"topic": "a"}'):
+        sent = Sent(NATIVE, "x", "POST", "/v1/topics?q=%zz", {"A": "b"}, body)
+        assert sent == tame(sent, POOL, Budget())
