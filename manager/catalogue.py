@@ -152,6 +152,11 @@ def replicas(row: PartitionRow) -> tuple[int, ...]:
     return tuple(sorted(int(broker_id) for broker_id in row.voters))
 
 
+def holders_of(row: PartitionRow) -> set[int]:
+    """Every broker that may have something of a partition: its voters, learners, and who leads it."""
+    return {*map(int, row.voters), *row.learners, *([] if row.leader is None else [row.leader])}
+
+
 def appointment(topic: Topic, row: PartitionRow) -> dict[str, Any]:
     """What a leader is told of its partition."""
     return {"topic_id": topic.topic_id, "topic": topic.name, "config": topic.row.config, "partition": row.partition, "epoch": row.epoch,

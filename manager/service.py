@@ -10,7 +10,7 @@ from typing import Any
 from db.metadata_store import PartitionRow
 from manager.appointer import Appointer
 from manager.brokers import Brokers
-from manager.catalogue import Topic, appointment, replicas_of
+from manager.catalogue import Catalogue, Topic, appointment, holders_of, replicas_of
 from manager.cluster import commands
 from manager.cluster.condition import conditions
 from manager.cluster.liveness import State
@@ -85,8 +85,26 @@ class ManagerService:
         return self._proposer.propose(commands.AlterTopic(name, topic.topic_id, checked))
 
     def delete_topic(self, name: str) -> dict[str, Any]:
-        """Delete a topic with its messages and registrations; brokers drop them soon."""
-        return self._proposer.propose(commands.DeleteTopic(check_topic_name(name)))
+        """Delete a topic with its messages and registrations.
+
+        When this returns, the brokers that answer have dropped it: a produce that begins afterwards is not taken for it any more, though the
+        client's or a balancer's picture is old. A broker that cannot be reached drops it when it is.
+        """
+        catalogue = self._replica.catalogue()
+        topic = catalogue.topics.get(check_topic_name(name))
+        deleted = self._proposer.propose(commands.DeleteTopic(name))
+        if topic is not None and topic.topic_id == deleted["topic_id"]:
+            self._have_dropped(topic, catalogue)
+        return deleted
+
+    def _have_dropped(self, topic: Topic, catalogue: Catalogue) -> None:
+        """Have a deleted topic dropped everywhere at once; where that fails the appointer goes on."""
+        holders = {broker_id for row in topic.partitions for broker_id in holders_of(row)}
+
+        def drop(broker_id: int) -> Callable[[], None]:
+            return lambda: self._brokers.drop(broker_id, catalogue.address(broker_id), [topic.topic_id])
+
+        self._brokers.each([drop(broker_id) for broker_id in sorted(holders & set(catalogue.brokers))])
 
     def add_partition(self, name: str) -> int:
         """One partition more; its number. Raises like ``create_topic``."""

@@ -145,9 +145,19 @@ def test_a_deleted_topic_is_dropped_and_comes_back_as_another(cluster: ManagerCl
     consumer_id = cluster.write.post("/consumer/register", {"topic": name}).json()["consumer_id"]
     assert cluster.reads[0].call("DELETE", f"/v1/topics/{name}").status_code == 200
     assert cluster.reads[0].get(f"/v1/topics/{name}").status_code == 404
-    wait_until(lambda: (first, 0) not in stub.logs, what="the broker to drop it")
+    assert (first, 0) not in stub.logs, "what is deleted takes no message any more when that is answered"
     assert cluster.write.post("/v1/topics", {"topic": name}).json()["topic_id"] > first
     assert cluster.write.get("/consumer/consume", {"topic": name, "consumer_id": consumer_id}).status_code == 400
+
+
+def test_a_topic_is_deleted_though_its_broker_cannot_be_told(cluster: ManagerCluster, stub: BrokerStub, new_topic: Callable[[], str]):
+    name = new_topic()
+    topic_id = cluster.write.post("/v1/topics", {"topic": name}).json()["topic_id"]
+    stub.failing["drop"] = NotLeaderError("down")
+    assert cluster.write.call("DELETE", f"/v1/topics/{name}").status_code == 200
+    assert (topic_id, 0) in stub.logs
+    stub.failing.clear()
+    wait_until(lambda: (topic_id, 0) not in stub.logs, what="the appointer to have it dropped")
 
 
 def test_heartbeats_reach_the_write_manager_whoever_hears_them(cluster: ManagerCluster, stub: BrokerStub, new_topic: Callable[[], str]):
