@@ -234,7 +234,8 @@ _component("Read", shape("Messages in order.", {
 _component("PartitionState", shape("A partition as its broker has it.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "topic_id": ref("TopicId"), **_bounds, "epoch": ref("Epoch"),
     "leader": boolean("whether this broker leads it")}))
-_component("ConsumerOffset", shape("Where a consumer stands.", {"consumer_id": ref("ConsumerId"), "offset": integer("of the next message to read")}))
+_component("ConsumerOffset", shape("Where a consumer stands.", {
+    "consumer_id": ref("ConsumerId"), "offset": nullable(integer(), "of the next message to read; null where it has none in this partition yet")}))
 _component("Trimmed", shape("What is left.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "start_offset": _bounds["start_offset"]}))
 _component("Alive", shape("The process answers.", {"status": one_of("alive"), "node": text("which node answered")}))

@@ -14,7 +14,7 @@ from .wire import FRAMING, NATIVE, PARTITION, Got, Sent
 
 ANSWER_SECONDS_MAX = 8.0  # above the longest wait of a manager for anything
 OLDER_STATUSES = {"queue": {200, 400, 413, 503}, PARTITION: {200, 201, 400, 413, 503}}
-UNREADABLE = {400, 404, 405, 413, 414, 415, 417, 431, 501}  # what a request that is none may be answered with
+UNREADABLE = {400, 404, 405, 413, 414, 415, 417, 431, 501, 503}  # what a request that is none may be answered with
 
 
 class Rules:
@@ -62,10 +62,11 @@ class Rules:
 
 
 def _of_a_fault(sent: Sent, got: Got) -> list[str]:
-    """A 503 that the request itself provoked is none; all other answers from 500 on are."""
+    """A 503 that the request itself provoked is none (a framing may ask a broker that does not lead); all other answers from 500 on are."""
     told = got.json if isinstance(got.json, dict) else {}
     code = told.get("code") or (told.get("error") or {}).get("code")
-    provoked = got.status == 503 and code == "stale_metadata" and any(name.lower() == routes.MIN_INDEX.lower() for name in sent.headers)
+    provoked = got.status == 503 and (code == "not_leader" if sent.face == FRAMING else (
+        code == "stale_metadata" and any(name.lower() == routes.MIN_INDEX.lower() for name in sent.headers)))
     if provoked and "Retry-After" in got.headers:
         return []
     if got.status == 503 and "Retry-After" not in got.headers:

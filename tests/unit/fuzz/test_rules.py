@@ -36,6 +36,7 @@ def native(error: errors.MyQueueError, **headers: str) -> Got:
     (Sent(PARTITION, "GET /", "GET", "/"), got(200, {"status": "Success"})),
     (Sent(PARTITION, "GET /logs", "GET", "/logs"), got(400, {"status": "Failure", "message": "topic is missing", "reason": "topic is missing"})),
     (Sent(FRAMING, "framing", "POST", ""), got(501, {"status": "failure"})),
+    (Sent(FRAMING, "framing", "POST", ""), native(errors.NotLeaderError(), **RETRY)),
 ])
 def test_an_answer_as_it_must_be_is_not_told(sent: Sent, answer: Got) -> None:
     assert [] == RULES.broken(sent, answer)
@@ -58,6 +59,7 @@ def test_an_answer_as_it_must_be_is_not_told(sent: Sent, answer: Got) -> None:
     (Sent(QUEUE, "GET /size", "GET", "/size"), got(400, {"status": "failure"}), "no message"),
     (Sent(PARTITION, "GET /logs", "GET", "/logs"), got(400, {"status": "Failure", "message": "topic is missing"}), "differ"),
     (Sent(FRAMING, "framing", "POST", ""), got(500, {}), "500"),
+    (Sent(FRAMING, "framing", "POST", ""), native(errors.OverloadedError(), **RETRY), "overloaded: nobody provoked it"),
     (Sent(FRAMING, "framing", "POST", ""), got(400, "text"), "no JSON object"),
 ])
 def test_an_answer_that_is_wrong_is_told(sent: Sent, answer: Got, says: str) -> None:

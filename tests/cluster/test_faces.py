@@ -1,0 +1,66 @@
+"""Every face of a real cluster: the command lines of its description, requests drawn from a seed, and all operations from many threads."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from myqueue.protocol.openapi import ADDRESS, curl
+from myqueue.protocol.operations import OPERATIONS, Operation
+from myqueue.supervisor import Cluster, ClusterSpec
+from tests.fuzz.rules import Rules
+from tests.fuzz.run import run_on
+from tests.fuzz.wire import NATIVE, Got, Sent
+from tests.stress.run import Size, run
+from tests.support.clusters import running_cluster
+from tests.support.long import LONG
+
+REQUESTS = 50_000 if LONG else 420
+SEED = 20  # the same in every run: what it finds is there to stay
+FIRST, LAST = ("create_topic", "register_producers", "register_consumers"), ("delete_topic",)
+# What the examples of these name is not there, or has nothing wrong with it.
+REFUSED = {"recover_topic": 409, "remove_broker": 404, "drain_broker": 404, "add_manager": 400, "remove_manager": 404}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,)) if LONG else ClusterSpec(brokers=2, managers=1, ports=(0,))) as cluster:
+        yield cluster
+
+
+def test_every_command_line_of_the_description_does_what_it_says(cluster: Cluster) -> None:
+    """Each is run by a shell as it stands, but for the address; its answer is as the document has it."""
+    rules, wrong = Rules(), []
+    for one in sorted(OPERATIONS, key=_turn):
+        done = subprocess.run(["bash", "-c", f"{curl(one, cluster.bootstrap)} -D /dev/stderr"], capture_output=True, timeout=20, check=True)
+        head = done.stderr.decode().replace("\r", "").split("\n")
+        got = Got(int(head[0].split()[1]), dict(line.split(": ", 1) for line in head[1:] if ": " in line), done.stdout, 0.0)
+        wrong += [f"{one.name}: {sentence}" for sentence in rules.broken(Sent(NATIVE, one.name, one.method, one.path), got)]
+        if got.status != REFUSED.get(one.name, one.answer.status):
+            wrong.append(f"{one.name}: {got.status} {got.body[:300]!r}")
+    assert [] == wrong
+    assert ADDRESS not in curl(OPERATIONS[0], cluster.bootstrap)
+
+
+def _turn(one: Operation) -> int:
+    return FIRST.index(one.name) if one.name in FIRST else len(FIRST) + (one.name in LAST)
+
+
+@pytest.mark.timeout(3_600 if LONG else 120)
+def test_requests_drawn_from_a_seed_find_nothing_wrong(cluster: Cluster) -> None:
+    report = run_on(cluster, requests=REQUESTS, seed=SEED)
+    assert {} == report.findings
+    assert REQUESTS <= report.requests
+    assert report.accepted > 20, "some of it must have been taken"
+    assert {200, 400} <= set(report.statuses)
+
+
+@pytest.mark.timeout(1_800 if LONG else 120)
+@pytest.mark.parametrize("size", [Size(1, 1, 2, 12), Size(16, 4, 6, 300) if LONG else Size(6, 2, 3, 20)], ids=["one thread", "many threads"])
+def test_counts_and_order_agree_whoever_uses_which_face(cluster: Cluster, size: Size) -> None:
+    results = run(cluster.bootstrap, size)
+    assert [] == [f"{result.face}: {fault}" for result in results for fault in result.faults]
+    due = size.threads * size.topics * size.messages
+    assert [due] * 4 == [result.sent for result in results]
