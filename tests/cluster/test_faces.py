@@ -53,12 +53,12 @@ def test_requests_drawn_from_a_seed_find_nothing_wrong(cluster: Cluster) -> None
     report = run_on(cluster, requests=REQUESTS, seed=SEED)
     assert {} == report.findings
     assert REQUESTS <= report.requests
-    assert report.accepted > 20, "some of it must have been taken"
+    assert report.accepted > 0, "some of it must have been taken"
     assert {200, 400} <= set(report.statuses)
 
 
 @pytest.mark.timeout(1_800 if LONG else 120)
-@pytest.mark.parametrize("size", [Size(1, 1, 2, 12), Size(16, 4, 6, 300) if LONG else Size(6, 2, 3, 20)], ids=["one thread", "many threads"])
+@pytest.mark.parametrize("size", [Size(1, 1, 2, 9), Size(16, 4, 6, 300) if LONG else Size(5, 2, 3, 10)], ids=["one thread", "many threads"])
 def test_counts_and_order_agree_whoever_uses_which_face(cluster: Cluster, size: Size) -> None:
     results = run(cluster.bootstrap, size)
     assert [] == [f"{result.face}: {fault}" for result in results for fault in result.faults]

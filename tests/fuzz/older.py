@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -31,7 +32,7 @@ class Row:
 
 
 _ADDRESS = ("host", "port", "broker_address")
-_PRODUCE = ("topic", "producer_id", "message", "partition", "key")
+_PRODUCE = ("topic", "producer_id", "message", "partition", "key")  # the topic first: who is registered depends on it
 _CONSUME = ("topic", "consumer_id", "partition", "request_id")
 ROWS = (
     Row(QUEUE, "POST", "/topics", ("topic", "partitions", "replication_factor", "config")), Row(QUEUE, "GET", "/topics"),
@@ -47,6 +48,7 @@ ROWS = (
     Row(PARTITION, "POST", "/logs", _PRODUCE), Row(PARTITION, "GET", "/messages", _CONSUME), Row(PARTITION, "GET", "/logs", _CONSUME),
     Row(PARTITION, "GET", "/brokers"), Row(PARTITION, "POST", "/brokers", _ADDRESS),
 )
+REGISTRATIONS: dict[str, Callable[[Pool], tuple[int, ...]]] = {"producer_id": lambda pool: pool.producers, "consumer_id": lambda pool: pool.consumers}
 # Of another type, out of bounds, or of an alphabet that only looks like digits.
 ODD = st.one_of(st.none(), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), st.lists(st.integers(), max_size=2),
                 st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
@@ -63,7 +65,7 @@ TYPES = st.sampled_from((None, "application/json", "application/x-www-form-urlen
 
 def strategies(pool: Pool) -> dict[str, st.SearchStrategy[Sent]]:
     """Requests of each call, by its name."""
-    return {row.name: _requests(row, _good(pool)) for row in ROWS}
+    return {row.name: _requests(row, pool) for row in ROWS}
 
 
 def _good(pool: Pool) -> dict[str, st.SearchStrategy[Any]]:
@@ -81,7 +83,8 @@ def _good(pool: Pool) -> dict[str, st.SearchStrategy[Any]]:
 
 
 @st.composite
-def _requests(draw: st.DrawFn, row: Row, good: dict[str, st.SearchStrategy[Any]]) -> Sent:
+def _requests(draw: st.DrawFn, row: Row, pool: Pool) -> Sent:
+    good = _good(pool)
     in_query: list[tuple[str, Any]] = []
     in_body: list[tuple[str, Any]] = []
     topic = None
@@ -89,7 +92,10 @@ def _requests(draw: st.DrawFn, row: Row, good: dict[str, st.SearchStrategy[Any]]
         value = _value(draw, row, name, good)
         if value is _LEFT_OUT:
             continue
-        topic = value if name == "topic" else topic
+        if name == "topic":
+            topic = value
+        elif name in REGISTRATIONS and topic in pool.topics and draw(st.booleans()):
+            value = REGISTRATIONS[name](pool)[pool.topics.index(topic)]  # whoever is registered for just this topic
         for _ in range(draw(st.sampled_from((1, 1, 1, 1, 2)))):  # the same one twice is the same one
             spelling = draw(st.sampled_from(ALIASES.get(name, (name,))))
             (in_query if draw(st.booleans()) else in_body).append((spelling, value))

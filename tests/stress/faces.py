@@ -295,7 +295,7 @@ class NativeConsumer:
         for _ in range(self._partitions):
             partition = next(self._turn) % self._partitions
             at = routes.OFFSETS.format(topic=self._topic, partition=partition, consumer_id=self.number)
-            offset = self._http.call("GET", at)["offset"]
+            offset = self._http.call("GET", at)["offset"] or 0  # none before the first commit
             told = self._http.call("GET", routes.RECORDS.format(topic=self._topic, partition=partition), params={"offset": offset, "max_records": 20})
             if told["records"]:
                 done = self._http.call("PUT", at, {"offset": told["next_offset"]})["offset"]
@@ -308,7 +308,8 @@ class NativeConsumer:
         left = 0
         for partition in range(self._partitions):
             end = self._http.call("GET", routes.PARTITION.format(topic=self._topic, partition=partition))["end_offset"]
-            left += end - self._http.call("GET", routes.OFFSETS.format(topic=self._topic, partition=partition, consumer_id=self.number))["offset"]
+            at = routes.OFFSETS.format(topic=self._topic, partition=partition, consumer_id=self.number)
+            left += end - (self._http.call("GET", at)["offset"] or 0)
         return left
 
 

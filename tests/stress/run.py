@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from myqueue.client.admin import AdminClient
+from myqueue.protocol import routes
 
 from . import check
 from .check import Place, Sent, text_of
-from .faces import FACES, Consumer, Face
+from .faces import FACES, Consumer, Face, Http
 
 PIECE = 10  # messages that a thread sends before it reads again
 JOIN_SECONDS = 1_800.0
@@ -149,10 +149,10 @@ def run(bootstrap: str, size: Size, *, faces: Iterable[str] = tuple(FACES), toke
             work.result.seconds = time.monotonic() - began
             work.judge()
     finally:
-        with contextlib.closing(AdminClient(bootstrap, token=token)) as admin:
-            there = {topic.topic for topic in admin.topics()}
-            for topic in (topic for work in works for topic in work.topics if topic in there):
-                admin.delete_topic(topic)
+        http = Http(f"http://{bootstrap}", token)
+        there = {topic["topic"] for topic in http.call("GET", routes.TOPICS, params={"fresh": "true"})["topics"]}
+        for topic in (topic for work in works for topic in work.topics if topic in there):
+            http.call("DELETE", routes.TOPIC.format(topic=topic))
     return [work.result for work in works]
 
 
