@@ -134,6 +134,12 @@ class MethodNotAllowedError(MyQueueError):
     code, status = "method_not_allowed", 405
 
 
+class SlowRequestError(MyQueueError):
+    """The request did not arrive in time; nothing was done."""
+
+    code, status, retriable = "slow_request", 408, True
+
+
 class ConflictError(MyQueueError):
     """The request conflicts with the present state."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -21,14 +22,18 @@ from gunicorn.arbiter import Arbiter
 
 from ..errors import ConfigurationError, MyQueueError
 from . import faults, logs
+from .arrival import Limits
 from .auth import check_exposure, read_secret
+from .gunicorn_worker import bounded
 
 if TYPE_CHECKING:
     from flask import Flask
 
+_LIMITS = Limits()
 KEEPALIVE_SECONDS = 75  # pooled clients keep their connections
 GRACEFUL_SECONDS = 8
 BACKLOG = 1_024
+OWN_FILES = 256  # that a worker has open beside its connections: listeners, database, log, peers
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -95,7 +100,17 @@ def _child_exit(_server: Any, worker: Any) -> None:
         multiprocess.mark_process_dead(worker.pid)
 
 
-def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequence[int], workers: int, threads: int,
+def _allow_files(count: int) -> None:
+    """Let this process and its workers open so many files. Raises ConfigurationError where the system does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise ConfigurationError(f"a worker may have {count} files and connections open, and the system allows {hard}: raise that (ulimit -n, "
+                                 "LimitNOFILE), or lower --connections-max")
+    if soft != resource.RLIM_INFINITY and soft < count:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequence[int], workers: int, threads: int, limits: Limits = _LIMITS,
           log_level: str = "info", token: str | None = None, secret_file: str | None = None) -> None:
     """Serve until SIGTERM or SIGINT; does not return.
 
@@ -106,6 +121,7 @@ def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequenc
     metrics_dir = None
     try:
         faults.arm(os.environ)
+        _allow_files(limits.connections_max + threads + OWN_FILES)  # a request in hand may have a connection to another node
         check_exposure(host, token=token, secret=read_secret(secret_file) if secret_file else None)
         listeners = [_listen(host, port) for port in ports]
     except ConfigurationError as error:
@@ -119,7 +135,8 @@ def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequenc
 
     _Server(make_app, {
         "bind": [f"fd://{listener.detach()}" for listener in listeners],  # gunicorn owns them from here
-        "workers": workers, "threads": threads, "worker_class": "myqueue.service.gunicorn_worker.FrameWorker", "keepalive": KEEPALIVE_SECONDS,
+        "workers": workers, "threads": threads, "worker_class": bounded(limits), "worker_connections": limits.connections_max,
+        "keepalive": KEEPALIVE_SECONDS,
         # No header of a client may change what path or scheme the app sees; the longest request line that gunicorn can bound.
         "forwarder_headers": "", "secure_scheme_headers": {}, "limit_request_line": 8_190,
         "timeout": 60, "graceful_timeout": GRACEFUL_SECONDS, "control_socket_disable": True, "accesslog": None,

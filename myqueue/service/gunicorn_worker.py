@@ -1,27 +1,38 @@
 """gunicorn's gthread worker, made to answer what it cannot parse in JSON, and not to be held up by slow clients.
 
-A connection that says nothing waits in the poller and not in a thread. A request whose head does not end in time is
-cut off: gunicorn itself would wait for it for ever, in a thread.
+A connection waits in the poller, and not in a thread, until its request is there (``arrival``). A request that does not arrive in time is
+answered with 408; an answer that nobody takes ends (``client_socket``). The main loop never waits for a client.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import math
+import selectors
 import socket
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 from gunicorn import util
 from gunicorn.http.errors import ExpectationFailed, LimitRequestHeaders, LimitRequestLine, ParseException, UnsupportedTransferCoding
 from gunicorn.workers import gthread
 
 from ..clock import SystemClock
-from ..errors import BadRequestError, InternalError
+from ..errors import BadRequestError, InternalError, MyQueueError, SlowRequestError
 from ..protocol import wire
+from .arrival import Limits
+from .client_socket import ClientSocket
 
-HEAD_SECONDS_MAX = 10.0
-LINGER_SECONDS = 0.5
-_FIRST_BYTE_SECONDS = 0.01  # in a thread; a client that has connected has usually sent its request already
+LINGER_SECONDS = 0.5  # of a worker that ends, for a request that is on its way
+ENDING_SECONDS = 2.0  # of such a worker, for a client that sends or reads slowly
+GOODBYE_SECONDS = 2.0  # for a client to close its end too; before that it may not have read its answer
+YOUNG_SECONDS = 1.0  # for a connection to say something before it may be closed for another one
+LOOK_SECONDS = 0.25  # between looks at what is late
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_NOT_THERE = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED}
 _STATUSES: dict[type[Exception], tuple[int, str]] = {
     LimitRequestLine: (414, "URI Too Long"), LimitRequestHeaders: (431, "Request Header Fields Too Large"),
     UnsupportedTransferCoding: (501, "Not Implemented"), ExpectationFailed: (417, "Expectation Failed"),
@@ -33,22 +44,153 @@ _log = logging.getLogger(__name__)
 class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
     """What differs from gthread is said above."""
 
+    limits: ClassVar[Limits] = Limits()
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._heads: dict[Any, float] = {}  # connections whose request's head is being read, and since when
+        self.ends_at = math.inf
+        self._arriving: dict[Any, None] = {}  # connections of which a part of a request is there, the oldest first
+        self._leaving: dict[Any, float] = {}  # connections that are answered and closed on this side, and until when
+        self._looked_at = 0.0
 
-    def handle(self, conn: Any) -> Any:
-        if not conn.initialized and not conn.data_ready and not conn.wait_for_data(_FIRST_BYTE_SECONDS):
-            return gthread._DEFER
-        self._heads[conn] = _clock.monotonic()
+    # --- connections that come, wait, and go: all in the main loop ---
+
+    def accept(self, listener: Any) -> None:
         try:
-            return super().handle(conn)
-        finally:
-            self._heads.pop(conn, None)
+            accepted, address = listener.accept()
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                _log.warning("no room for another connection: %s", error.strerror)
+                self._make_room()
+            elif error.errno not in _NOT_THERE:
+                raise
+            return
+        self.nr_conns += 1
+        conn = gthread.TConn(self.cfg, ClientSocket(accepted, self), address, listener.getsockname())
+        conn.data_ready = True  # when a thread gets it
+        conn.timeout = _clock.monotonic() + self.cfg.keepalive
+        self.pending_conns.append(conn)
+        self._watch(conn, self.on_pending_socket_readable)
 
-    def handle_request(self, req: Any, conn: Any) -> Any:
-        self._heads.pop(conn, None)
-        return super().handle_request(req, conn)
+    def on_pending_socket_readable(self, conn: Any, client: Any) -> None:
+        self.poller.unregister(client)
+        self.pending_conns.remove(conn)
+        self._gather(conn)
+
+    def on_client_socket_readable(self, conn: Any, client: Any) -> None:
+        self.poller.unregister(client)
+        self.keepalived_conns.remove(conn)
+        self._gather(conn)
+
+    def finish_request(self, conn: Any, fs: Any) -> None:
+        """A thread is done with a connection: it waits for its next request, or is closed."""
+        if fs.cancelled() or fs.exception() is not None or not fs.result():
+            self._leave(conn)
+            return
+        conn.sock.put_back(conn.parser.unreader.take_buffered())
+        conn.sock.setblocking(False)
+        if not conn.sock.is_silent:
+            self._hand_over(conn)  # it has sent the next request already
+            return
+        conn.set_timeout()
+        if not self.alive:
+            conn.timeout = min(conn.timeout, _clock.monotonic() + LINGER_SECONDS)
+        self.keepalived_conns.append(conn)
+        self._watch(conn, self.on_client_socket_readable)
+
+    def _gather(self, conn: Any) -> None:
+        if conn.sock.gather():
+            self._hand_over(conn)
+        else:
+            self._close(conn)
+
+    def _hand_over(self, conn: Any) -> None:
+        """Give the request a thread, or wait for more of it."""
+        if conn.sock.is_ready(body_bytes_max=self.wsgi.config["MAX_CONTENT_LENGTH"]):
+            self.enqueue_req(conn)
+            return
+        self._arriving[conn] = None
+        self._watch(conn, self._on_more)
+
+    def _on_more(self, conn: Any, client: Any) -> None:
+        if not conn.sock.gather():
+            self._drop_arriving(conn)
+            self._close(conn)
+        elif conn.sock.is_ready(body_bytes_max=self.wsgi.config["MAX_CONTENT_LENGTH"]):
+            self._drop_arriving(conn)
+            self.enqueue_req(conn)
+
+    def _leave(self, conn: Any) -> None:
+        """Close this side, and the other one when it has closed too: closed at once, what it sent and we did not read would cost it our answer."""
+        try:
+            conn.sock.setblocking(False)
+            conn.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._close(conn)
+            return
+        self._leaving[conn] = _clock.monotonic() + GOODBYE_SECONDS
+        self._watch(conn, self._on_goodbye)
+
+    def _on_goodbye(self, conn: Any, client: Any) -> None:
+        if not conn.sock.discard():
+            self._drop_leaving(conn)
+
+    def _drop_leaving(self, conn: Any) -> None:
+        self.poller.unregister(conn.sock)
+        del self._leaving[conn]
+        self._close(conn)
+
+    def _drop_arriving(self, conn: Any) -> None:
+        self.poller.unregister(conn.sock)
+        del self._arriving[conn]
+
+    def _watch(self, conn: Any, then: Callable[[Any, Any], None]) -> None:
+        self.poller.register(conn.sock, selectors.EVENT_READ, partial(then, conn))
+
+    def _close(self, conn: Any) -> None:
+        self.nr_conns -= 1
+        conn.close()
+
+    def notify(self) -> None:
+        """Called by the main loop, about once a second where nothing happens."""
+        super().notify()
+        if self.nr_conns >= self.worker_connections:
+            self._make_room()
+        now = _clock.monotonic()
+        if now < self._looked_at + LOOK_SECONDS:
+            return
+        self._looked_at = now
+        for conn in [conn for conn in self._arriving if now >= min(conn.sock.deadline, self.ends_at)]:
+            self._give_up(conn)
+        for conn in [conn for conn, until in self._leaving.items() if now >= until]:
+            self._drop_leaving(conn)
+
+    def _give_up(self, conn: Any) -> None:
+        self._drop_arriving(conn)
+        self.handle_error(None, conn.sock, conn.client, SlowRequestError())
+        self._leave(conn)
+
+    def _make_room(self) -> None:
+        """Close a connection that waits: the one silent or idle for longest, else the one whose request has been on its way for longest.
+
+        Not one that has come just now: its request is about to come.
+        """
+        since = _clock.monotonic() + self.cfg.keepalive - YOUNG_SECONDS
+        waiting = [conns[0] for conns in (self.pending_conns, self.keepalived_conns) if conns and conns[0].timeout < since]
+        if waiting:
+            conn = min(waiting, key=lambda conn: conn.timeout)
+            (self.pending_conns if conn in self.pending_conns else self.keepalived_conns).remove(conn)
+            self.poller.unregister(conn.sock)
+            self._close(conn)
+        elif self._arriving:
+            self._give_up(next(iter(self._arriving)))
+
+    # --- requests: in threads ---
+
+    def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
+        return not conn.sock.is_late and bool(super()._keepalive_after(conn, keepalive))
+
+    # --- the end ---
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """A worker that ends takes no connection any more: the kernel would go on taking them, and nobody would answer."""
@@ -61,6 +203,7 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         """When a worker ends: an idle connection is kept for a request that is on its way, which takes no two seconds. One that has said
         nothing yet is such a connection too; gunicorn would wait for it as long as it may wait at all.
         """
+        self.ends_at = _clock.monotonic() + ENDING_SECONDS
         deadline = min(deadline, _clock.monotonic() + LINGER_SECONDS)
         super()._cap_keepalive(deadline)
         for conn in self.pending_conns:
@@ -70,24 +213,16 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         """As SIGTERM: gunicorn's own handler takes the thread pool's lock, which the code that it interrupts may hold."""
         self.handle_exit(sig, frame)
 
-    def notify(self) -> None:
-        """Called about once a second by the worker's main loop."""
-        super().notify()
-        late = _clock.monotonic() - HEAD_SECONDS_MAX
-        for conn, since in list(self._heads.items()):
-            if since < late:
-                self._heads.pop(conn, None)
-                try:
-                    conn.sock.shutdown(socket.SHUT_RDWR)  # its thread reads the end
-                except OSError as error:
-                    _log.info("a slow client is gone already: %s", error)
-
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
         """Before a request has a path, its face is not known: the answer carries the fields of all three."""
+        error: MyQueueError
         if isinstance(exc, ParseException):
-            error: BadRequestError | InternalError = BadRequestError(f"this is not a request that can be read: {exc}"[:300])
+            error = BadRequestError(f"this is not a request that can be read: {exc}"[:300])
             status, reason = _STATUSES.get(type(exc), (400, "Bad Request"))
             _log.warning("unreadable request from %s: %s", addr[0] if addr else "?", error.message)
+        elif isinstance(exc, SlowRequestError):
+            error, status, reason = exc, exc.status, "Request Timeout"
+            _log.info("slow request from %s", addr[0] if addr else "?")
         else:
             error, status, reason = InternalError(), 500, "Internal Server Error"
             _log.error("a request failed outside the app", exc_info=exc)
@@ -97,3 +232,8 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
             util.write_nonblock(client, head.encode() + body)
         except OSError as failure:
             _log.info("an unreadable request's sender is gone: %s", failure)
+
+
+def bounded(limits: Limits) -> type[FrameWorker]:
+    """The worker with limits of its own."""
+    return type("FrameWorker", (FrameWorker,), {"limits": limits})

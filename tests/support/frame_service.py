@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from myqueue.service.arrival import Limits
 from myqueue.service.gunicorn_conf import serve
 from myqueue.service.wakeups import Wakeups
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def make_app(wakeups: Wakeups) -> Flask:
-    from flask import Blueprint, jsonify, request
+    from flask import Blueprint, Response, jsonify, request
 
     from myqueue.service.app import build_app
     from myqueue.service.faults import fault_point
@@ -23,6 +25,7 @@ def make_app(wakeups: Wakeups) -> Flask:
 
     lifecycle, blueprint = Lifecycle(), Blueprint("frame", __name__)
     ticks: list[float] = []
+    flooding: list[int] = []
     waiting: list[float] = []  # when each poll of this process began
     lifecycle.every("ticks", 0.05, lambda: ticks.append(time.monotonic()))
 
@@ -48,9 +51,22 @@ def make_app(wakeups: Wakeups) -> Flask:
         fault_point("here")
         return jsonify({"passed": True})
 
+    @blueprint.get("/flood")
+    def flood() -> object:
+        """An answer without end."""
+        def pieces() -> Iterator[bytes]:
+            flooding.append(1)
+            try:
+                while True:
+                    yield b"x" * 65_536
+            finally:
+                flooding.pop()
+
+        return Response(pieces())
+
     @blueprint.get("/counts")
     def count() -> object:
-        return jsonify({"ticks": len(ticks), "polls": len(waiting)})
+        return jsonify({"ticks": len(ticks), "polls": len(waiting), "floods": len(flooding)})
 
     return build_app("frame", [blueprint], lifecycle=lifecycle, ready=dict)
 
@@ -60,9 +76,13 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--connections-max", type=int, default=2_000)
+    parser.add_argument("--request-seconds", type=float, default=10.0)
+    parser.add_argument("--stalled-seconds", type=float, default=60.0)
     arguments = parser.parse_args()
     wakeups = Wakeups(arguments.workers)
-    serve("frame", lambda: make_app(wakeups), host=arguments.host, ports=[arguments.port], workers=arguments.workers, threads=16)
+    serve("frame", lambda: make_app(wakeups), host=arguments.host, ports=[arguments.port], workers=arguments.workers, threads=16,
+          limits=Limits(arguments.connections_max, arguments.request_seconds, arguments.stalled_seconds))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 import requests
 
-from myqueue.service.gunicorn_worker import HEAD_SECONDS_MAX
 from myqueue.supervisor.ports import PortKeeper
 from tests.support.raw_http import RawConnection
 from tests.support.service import Service, run_to_end, service
@@ -181,32 +180,3 @@ def test_a_body_with_wrong_chunks_is_the_caller_s_mistake(frame: Service) -> Non
             connection.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
             answer = connection.answer()
         assert (400, "bad_request") == (answer.status, json.loads(answer.body)["error"]["code"])
-
-
-def test_connections_that_say_nothing_hold_no_thread(frame: Service) -> None:
-    """More of them than there are threads; a client that asks is answered as ever."""
-    silent = [RawConnection(frame.port) for _ in range(60)]
-    try:
-        began = time.monotonic()
-        for _ in range(5):
-            assert 200 == requests.get(frame.url + "/livez", timeout=5).status_code
-        assert time.monotonic() - began < 2
-    finally:
-        for connection in silent:
-            connection.sock.close()
-
-
-def test_a_request_whose_head_does_not_end_is_cut_off(frame: Service) -> None:
-    """It holds a thread until then; afterwards all threads are free again."""
-    slow = [RawConnection(frame.port) for _ in range(20)]
-    try:
-        for connection in slow:
-            connection.send(b"GET /echo HTT")
-        began = time.monotonic()
-        for connection in slow[:16]:
-            assert b"" == connection.sock.recv(1)
-        assert time.monotonic() - began < HEAD_SECONDS_MAX + 5
-        assert 200 == requests.get(frame.url + "/livez", timeout=HEAD_SECONDS_MAX + 5).status_code
-    finally:
-        for connection in slow:
-            connection.sock.close()

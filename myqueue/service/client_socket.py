@@ -1,0 +1,162 @@
+"""A client's connection, on which every wait is bounded: for its request to arrive, and for its answer to be taken."""
+
+from __future__ import annotations
+
+import errno
+import math
+import select
+import socket
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from ..clock import SystemClock
+from ..errors import SlowRequestError
+from . import arrival
+from .arrival import GATHERED_BYTES_MAX, Limits
+
+LOOK_SECONDS = 0.5  # between looks whether the worker ends
+HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+_clock = SystemClock()
+
+
+class Owner(Protocol):
+    """The worker of a connection."""
+
+    limits: Limits
+    ends_at: float  # when a worker that ends waits for no client any more; infinite before
+
+
+class ClientSocket(socket.socket):
+    """A socket as gunicorn uses it: ``recv`` and ``sendall`` of a thread, and ``gather`` of the main loop before there is a thread."""
+
+    def __init__(self, accepted: socket.socket, owner: Owner) -> None:
+        super().__init__(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
+        self._owner = owner
+        self._arrived = bytearray()  # and not asked for yet
+        self._began, self._received_bytes = math.inf, 0
+        self.is_late = False  # its request did not come in time: what comes now belongs to nothing
+        self._told_to_go_on = False
+
+    # --- the main loop: never waits ---
+
+    def gather(self) -> bool:
+        """Take in what is there. False: the other side sends nothing any more."""
+        try:
+            piece = super().recv(GATHERED_BYTES_MAX, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._count(piece)
+        self._arrived += piece
+        return bool(piece)
+
+    def put_back(self, data: bytes) -> None:
+        """What a parser has read too much: the beginning of the next request."""
+        self._began, self._received_bytes, self._told_to_go_on = math.inf, 0, False
+        self._arrived[:0] = data
+        self._count(self._arrived)
+
+    @property
+    def is_silent(self) -> bool:
+        """Nothing of a request has come."""
+        return not self._arrived
+
+    @property
+    def deadline(self) -> float:
+        """When the request that has begun is given up; infinite where none has."""
+        return arrival.deadline(self._owner.limits, began=self._began, received_bytes=self._received_bytes)
+
+    def is_ready(self, *, body_bytes_max: int) -> bool:
+        """Whether a thread should take over. Tells a sender that waits for it to go on with its body."""
+        if not self._arrived or arrival.has_arrived(self._arrived, body_bytes_max=body_bytes_max):
+            return bool(self._arrived)
+        if not self._told_to_go_on and arrival.asks_to_go_on(self._arrived):
+            self._told_to_go_on = True
+            try:
+                self.send(b"HTTP/1.1 100 Continue\r\n\r\n", socket.MSG_DONTWAIT)
+            except OSError:
+                return True  # its thread meets the end
+        return False
+
+    def discard(self) -> bool:
+        """Throw away what has come. False: the other side has closed, too."""
+        try:
+            return bool(super().recv(GATHERED_BYTES_MAX, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    # --- a thread ---
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """As a socket's, and not beyond the time for the request.
+
+        Raises:
+            SlowRequestError: it is over. The connection is of no more use.
+        """
+        if self._arrived:
+            piece = bytes(self._arrived[:size])
+            del self._arrived[:size]
+            return piece
+        own_seconds = self.gettimeout()
+        own_end = math.inf if own_seconds is None else _clock.monotonic() + own_seconds
+        while True:
+            try:
+                piece = super().recv(size, flags | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if own_seconds == 0:
+                    raise
+            else:
+                self._count(piece)
+                return piece
+            now = _clock.monotonic()
+            if now >= min(self.deadline, self._owner.ends_at):
+                self.is_late = True
+                raise SlowRequestError()
+            if now >= own_end:
+                raise TimeoutError("timed out")
+            _wait(self, select.POLLIN, min(self.deadline, self._owner.ends_at, own_end) - now)
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        """As a socket's. A reader that takes nothing for too long counts as gone: BrokenPipeError."""
+        if self.gettimeout() == 0:
+            super().sendall(data, flags)
+            return
+        left = memoryview(data).cast("B")
+        while left:
+            try:
+                left = left[self.send(left, flags | socket.MSG_DONTWAIT):]
+            except BlockingIOError:
+                self._wait_for_reader()
+
+    def _wait_for_reader(self) -> None:
+        end = _clock.monotonic() + self._owner.limits.stalled_seconds
+        while not _wait(self, select.POLLOUT, min(end, self._owner.ends_at) - _clock.monotonic()):
+            if _clock.monotonic() >= min(end, self._owner.ends_at):
+                raise BrokenPipeError(errno.EPIPE, "the client does not take its answer")
+
+    def _count(self, piece: bytes | bytearray) -> None:
+        if piece:
+            self._began = min(self._began, _clock.monotonic())
+            self._received_bytes += len(piece)
+
+
+def hung_up_by(environ: Mapping[str, Any]) -> Callable[[], bool]:
+    """Tells whether a request's client has closed the connection, or its half of it: then it does not wait for an answer that takes its time."""
+    sock = environ.get("gunicorn.socket")
+    return (lambda: False) if sock is None else partial(_is_hung_up, sock)
+
+
+def _is_hung_up(sock: socket.socket) -> bool:
+    poller = select.poll()
+    poller.register(sock, HUNG_UP)
+    return bool(poller.poll(0))
+
+
+def _wait(sock: socket.socket, event: int, seconds: float) -> bool:
+    poller = select.poll()
+    poller.register(sock, event)
+    return bool(poller.poll(max(0.0, min(seconds, LOOK_SECONDS)) * 1_000))
