@@ -9,24 +9,52 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
+import math
 import select
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from myqueue.clock import Clock
-from myqueue.errors import OutcomeUnknownError, OverloadedError, UnreachableError
+from myqueue.errors import BadRequestError, OutcomeUnknownError, OverloadedError, UnavailableError, UnreachableError
+from myqueue.service.client_socket import HUNG_UP
 
 from .core.routing import Backend
 
 IDLE_SECONDS_MAX = 30.0  # below the backends' keep-alive of 75 s
 PIECE_BYTES = 65_536
 LOOK_SECONDS = 0.25  # between looks whether it is still of use to wait
+STOP_LOOK_SECONDS = 0.5  # where that is only a look whether this process ends
 
 Body = bytes | Iterable[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a backend is waited for, and for whose sake.
+
+    Args:
+        timeout_seconds: bound on each wait.
+        is_lost: asked now and then: true where it is known that the backend will not answer.
+        client: given where nobody is harmed if the request is given up: when this client hangs up, or this process ends.
+    """
+
+    timeout_seconds: float
+    is_lost: Callable[[], bool] | None = None
+    client: socket.socket | None = None
+
+
+class HungUpError(BadRequestError):
+    """The client has hung up: its request was given up."""
+
+
+class EndingError(UnavailableError):
+    """This balancer is about to end: ask again."""
 
 
 class Answer:
@@ -43,12 +71,18 @@ class Answer:
         return b"".join(self.pieces())
 
     def pieces(self) -> Iterator[bytes]:
-        """The body as it arrives. Raises OutcomeUnknownError where it breaks off; the connection is given back in any case."""
+        """The body as it arrives. Raises OutcomeUnknownError where it breaks off; the connection is given back in any case.
+
+        One without a length also ends where it is given up (see ``Patience.client``).
+        """
         try:
             with _mapped(self._backend):
                 yield from self._whole() if self.length is None else self._counted(self.length)
             self._response.close()
             self._held.give_back(reusable=not self._response.will_close)
+        except (HungUpError, EndingError):
+            if self.length is not None:
+                raise
         finally:
             self.close()
 
@@ -87,36 +121,36 @@ class _Backlog:
 class Connections:
     """Pooled connections by backend. Safe to share between threads."""
 
-    def __init__(self, clock: Clock, *, connect_timeout_seconds: float, in_flight_max: int, idle_seconds_max: float = IDLE_SECONDS_MAX) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, *, connect_timeout_seconds: float, in_flight_max: int, idle_seconds_max: float = IDLE_SECONDS_MAX,
+                 stopping: threading.Event | None = None) -> None:
+        self._clock, self._stopping = clock, stopping or threading.Event()
         self._connect_timeout_seconds = connect_timeout_seconds
         self._in_flight_max = in_flight_max
         self._idle_seconds_max = idle_seconds_max
         self._lock = threading.Lock()
         self._backlogs: dict[str, _Backlog] = {}
 
-    def exchange(self, backend: Backend, method: str, head: bytes, body: Body, *, timeout_seconds: float,
-                 is_lost: Callable[[], bool] | None = None) -> Answer:
+    def exchange(self, backend: Backend, method: str, head: bytes, body: Body, patience: Patience) -> Answer:
         """Send a request once and return its answer, the body still unread.
 
         Args:
             head: request line and headers with the empty line at their end; sent as it is, together with a body of bytes.
             body: bytes, or pieces already framed as the head says. An error that their source raises is passed on, and the
                 unfinished request is cut off, so that the backend does not carry it out.
-            timeout_seconds: bound on each wait for the backend.
-            is_lost: asked now and then while the backend does not answer: true where it is known that it will not.
 
         Raises:
             OverloadedError: the backend has too many requests of ours in hand. Nothing was sent.
             UnreachableError: no connection could be made. Nothing was sent.
             OutcomeUnknownError: the connection broke, the backend is lost, or no answer came in time; ``timed_out`` tells the last apart.
+            HungUpError, EndingError: it was given up.
         """
         held = self._take(backend)
         try:
-            held.sock.settimeout(timeout_seconds)
-            response = http.client.HTTPResponse(held.sock, method=method)
+            held.sock.settimeout(patience.timeout_seconds)
+            incoming = _Incoming(held.sock, lambda: self._await(held.sock, patience))
+            response = http.client.HTTPResponse(incoming, method=method)  # type: ignore[arg-type] - of a socket it wants no more than makefile
             with _mapped(backend):
-                _send(held.sock, head, body, response, lambda: self._await(held.sock, timeout_seconds, is_lost))
+                _send(held.sock, head, body, response)
             if not isinstance(body, bytes) and not (method == "POST" and 200 <= response.status < 300):
                 response.will_close = True  # of a long body that it may not have read, a backend closes its end in a moment
         except BaseException:
@@ -124,14 +158,32 @@ class Connections:
             raise
         return Answer(backend, response, held)
 
-    def _await(self, sock: socket.socket, timeout_seconds: float, is_lost: Callable[[], bool] | None) -> None:
-        """Until an answer begins. Raises _LostError, TimeoutError."""
-        end = self._clock.monotonic() + timeout_seconds
-        while is_lost is not None and not _is_readable(sock, min(LOOK_SECONDS, timeout_seconds)):
-            if is_lost():
+    def _await(self, sock: socket.socket, patience: Patience) -> None:
+        """Until there is something to read. Raises _LostError, HungUpError, EndingError, TimeoutError.
+
+        The client is looked at after a moment only: one that has closed its half of the connection still gets an answer that is there at once.
+        """
+        end = self._clock.monotonic() + patience.timeout_seconds
+        poller = select.poll()
+        poller.register(sock, select.POLLIN)
+        if poller.poll(min(LOOK_SECONDS, patience.timeout_seconds) * 1_000):
+            return
+        if patience.client is not None:
+            poller.register(patience.client, HUNG_UP)
+        look_seconds = LOOK_SECONDS if patience.is_lost else STOP_LOOK_SECONDS if patience.client is not None else math.inf
+        while True:
+            if patience.is_lost is not None and patience.is_lost():
                 raise _LostError
-            if self._clock.monotonic() >= end:
+            if patience.client is not None and self._stopping.is_set():
+                raise EndingError()
+            left = end - self._clock.monotonic()
+            if left <= 0:
                 raise TimeoutError
+            ready = [descriptor for descriptor, _ in poller.poll(min(left, look_seconds) * 1_000)]
+            if sock.fileno() in ready:
+                return
+            if ready:
+                raise HungUpError()
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -208,18 +260,40 @@ def _is_readable(sock: socket.socket, wait_seconds: float = 0.0) -> bool:
     return bool(poller.poll(wait_seconds * 1_000))
 
 
-def _send(sock: socket.socket, head: bytes, body: Body, response: http.client.HTTPResponse, wait: Callable[[], None]) -> None:
+class _Incoming(io.RawIOBase):
+    """What a backend sends, for the parser of answers: whatever that reads, it is waited for in one place."""
+
+    def __init__(self, sock: socket.socket, wait: Callable[[], None]) -> None:
+        super().__init__()
+        self._sock, self._wait = sock, wait
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            try:
+                return self._sock.recv_into(buffer)
+            except BlockingIOError:
+                self._wait()
+
+
+def _send(sock: socket.socket, head: bytes, body: Body, response: http.client.HTTPResponse) -> None:
     """Write the request and read the head of the answer. A backend may answer, and close, before it has read all."""
-    pieces = iter((head + body,)) if isinstance(body, bytes) else _joined(head, body)
+    pieces, was_cut = iter((head + body,)) if isinstance(body, bytes) else _joined(head, body), False
     for piece in pieces:
         try:
             sock.sendall(piece)
         except (BrokenPipeError, ConnectionResetError):
-            response.begin()
-            response.will_close = True
-            return
-    wait()
+            was_cut = True
+            break
+    sock.setblocking(False)  # who reads waits by itself
     response.begin()
+    if was_cut:
+        response.will_close = True
 
 
 def _joined(head: bytes, body: Iterable[bytes]) -> Iterator[bytes]:

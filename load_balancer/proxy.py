@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import logging
 from collections.abc import Iterable, Iterator
 from typing import IO
 from urllib.parse import unquote_to_bytes
@@ -26,7 +28,7 @@ from myqueue.service import metrics
 from myqueue.service.app import from_http
 from myqueue.service.faces import render
 
-from .connections import PIECE_BYTES, Answer, Connections
+from .connections import PIECE_BYTES, Answer, Connections, Patience
 from .core.routing import Backend, Destination, Facts, Route, partition_of, route
 from .upstreams import Upstreams
 
@@ -37,6 +39,7 @@ HOP_BY_HOP = frozenset({"connection", "keep-alive", "proxy-authenticate", "proxy
                         "transfer-encoding", "upgrade"})
 _NOT_SENT_ON = HOP_BY_HOP | {"expect", "content-length", "x-forwarded-for", routes.REQUEST_ID.lower()}  # answered here, or written anew
 _NOT_ANSWERED_ON = HOP_BY_HOP | {"server", "date", routes.REQUEST_ID.lower()}  # our own server writes them
+_log = logging.getLogger(__name__)
 
 
 class Proxy:
@@ -75,11 +78,12 @@ class Proxy:
         timeout_seconds = self._broker_timeout_seconds if to_broker else self._manager_timeout_seconds
         body, framing = body_of(request)
         head = head_of(request, target, framing, self._as_written(chosen))
+        client = request.environ.get("gunicorn.socket") if to_broker and chosen.repeatable and isinstance(body, bytes) else None
         failure: MyQueueError | None = None
         for backend in _attempts(chosen, repeatable=isinstance(body, bytes)):
             try:
-                answer = self._connections.exchange(backend, request.method, head, body, timeout_seconds=timeout_seconds,
-                                                    is_lost=None if to_broker else lambda backend=backend: self._upstreams.is_lost(backend))
+                answer = self._connections.exchange(backend, request.method, head, body, Patience(
+                    timeout_seconds, None if to_broker else lambda backend=backend: self._upstreams.is_lost(backend), client))
             except UnreachableError as error:
                 self._upstreams.failed(backend, error)
                 failure = error
@@ -211,10 +215,20 @@ def _relayed(answer: Answer) -> Response:
     named = _names_in(value for name, value in answer.headers if name.lower() == "connection")
     headers = [(name, value) for name, value in answer.headers if name.lower() not in _NOT_ANSWERED_ON | named]
     is_small = answer.length is not None and answer.length <= WHOLE_BYTES_MAX
-    body = answer.read() if is_small else answer.pieces()
+    body = answer.read() if is_small else _passed_on(answer)
     response = Response(body, f"{answer.status} {answer.reason}", headers)
     if not any(name.lower() == "content-type" for name, _ in headers):
         del response.headers["Content-Type"]
     if not is_small:
         response.call_on_close(answer.close)
     return response
+
+
+def _passed_on(answer: Answer) -> Iterator[bytes]:
+    """The body as it arrives. Where it breaks off, so does the client's connection: an error of its own would be taken for a part of the answer."""
+    try:
+        yield from answer.pieces()
+    except OutcomeUnknownError as error:
+        _log.warning("an answer broke off: %s", error.message)
+        metrics.UPSTREAM_ERRORS.labels(error.component).inc()
+        raise BrokenPipeError(errno.EPIPE, error.message) from error

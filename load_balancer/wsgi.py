@@ -23,7 +23,7 @@ def create(settings: BalancerSettings) -> Flask:
     upstreams = Upstreams(settings.managers, transport, clock, interval_seconds=settings.refresh_interval_seconds,
                           poll_timeout_seconds=settings.poll_timeout_seconds)
     connections = Connections(clock, connect_timeout_seconds=settings.connect_timeout_seconds,
-                              in_flight_max=max(1, int(settings.threads * settings.backend_share)))
+                              in_flight_max=max(1, int(settings.threads * settings.backend_share)), stopping=lifecycle.stopping)
     proxy = Proxy(upstreams, connections, manager_timeout_seconds=settings.manager_timeout_seconds,
                   broker_timeout_seconds=settings.broker_timeout_seconds)
     for close in (transport.close, connections.close, upstreams.close):
