@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily
-
 from db.log_store import Head, LogStore
 from myqueue.service import metrics
 
@@ -22,7 +20,7 @@ class Looks:
     def __init__(self, store: LogStore, replicator: Replicator) -> None:
         self._store, self._replicator = store, replicator
 
-    def __call__(self) -> Iterator[GaugeMetricFamily]:
+    def __call__(self) -> Iterator[metrics.Family]:
         roles, messages, missing = Counter(dict.fromkeys(ROLES, 0)), Counter(), {}  # type: ignore[var-annotated]
         for held in self._store.held():
             roles[role_of(held.head)] += 1

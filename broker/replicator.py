@@ -99,7 +99,8 @@ class Replicator:
                    began_at=self._clock.monotonic())
 
     def stop_leading(self, partition: PartitionId, epoch: int) -> None:
-        """A higher epoch than that of our leadership was promised: what waits for a commit has an unknown outcome."""
+        """A higher epoch than that of our leadership was promised: what waits for a commit has an unknown outcome, and streams end."""
+        self._wakeups.wake(partition)
         with self._lock:
             led = self._led.get(partition)
             if led is None or led.leading.epoch >= epoch:

@@ -6,8 +6,8 @@ Nothing that matters lives in this process: any worker of the node may serve any
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +23,10 @@ from myqueue.errors import (
     OutcomeUnknownError,
     OverloadedError,
     UnavailableError,
+    UnknownPartitionError,
+    UnknownTopicError,
 )
-from myqueue.protocol.batch import ENTRIES_MAGIC, Block, record_bytes
+from myqueue.protocol.batch import ENTRIES_MAGIC, Block, end_offset_of, record_bytes
 from myqueue.protocol.entry import marker_entry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, ProducerSequence
@@ -44,7 +46,10 @@ from .writer import GroupWriter, Later
 NO_PARTITIONS: Mapping[PartitionId, int] = {}
 WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and comes back
 LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
-RELOOK_SECONDS = 5.0  # a long poll looks at the database this often even when nothing woke it
+RELOOK_SECONDS = 5.0  # a read that waits looks at the database this often even when nothing woke it
+GONE_SECONDS = 1.0  # between looks whether its client is still there
+KEEP_ALIVE_SECONDS = 15.0  # of silence in a stream
+STREAM_BYTES, STREAM_RECORDS = 256 << 10, 1_000  # that a stream holds in memory, more only of a larger record
 OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
 SCAN_RECORDS = 50_000  # that a search looks at in one statement
 TOPICS_KEY = "topics"  # woken when the topics that this broker knows have changed
@@ -182,30 +187,81 @@ class BrokerService:
         return start  # type: ignore[return-value]
 
     def read(self, partition: PartitionId, start: int | str | Since, *, bytes_max: int, records_max: int, wait_seconds: float = 0.0,
-             until_offset: int | None = None) -> tuple[int, Slice]:
+             until_offset: int | None = None, is_gone: Callable[[], bool] = lambda: False) -> tuple[int, Slice]:
         """Committed records from an offset (or "earliest", "latest", or a time) on, waiting for some to come; the offset meant, and what was found.
 
         Args:
             until_offset: exclusive, as far as whole blocks allow. Where it is not above the offset meant there is nothing to find or to wait for.
+            is_gone: whether the client has hung up: then it is not waited for.
 
         Raises:
             OffsetOutOfRangeError: the offset is below the start or above the end, which it names.
             OverloadedError: too many reads wait already.
+            UnknownTopicError: the topic was deleted meanwhile.
         """
         deadline = self._clock.monotonic() + wait_seconds
         stamp = self._wakeups.stamp(partition)
         offset, found = self._look(partition, start, bytes_max, records_max, until_offset)
         if found.record_count or wait_seconds <= 0 or not records_wanted(records_max, offset, until_offset):
             return offset, found
+        with self.waiting():
+            while not found.record_count and (left := deadline - self._clock.monotonic()) > 0 and not self._stopping.is_set() and not is_gone():
+                self._wait_for_news(partition, stamp, min(left, RELOOK_SECONDS), is_gone)
+                stamp = self._wakeups.stamp(partition)
+                found = self._look_again(partition, offset, bytes_max, records_max, until_offset)
+            return offset, found
+
+    def begin_stream(self, partition: PartitionId, offset: int | str) -> tuple[int, int]:
+        """The offset that a stream from ``offset`` (or "earliest", "latest") on begins at, and the epoch that it belongs to.
+
+        Raises:
+            NotLeaderError: a stream is told by the leader.
+            OffsetOutOfRangeError: the offset is below the start or above the end, which it names.
+        """
+        check_leading(self.head(partition))
+        begin, found = self._look(partition, offset, 1, 1)
+        return begin, found.epoch
+
+    def follow(self, partition: PartitionId, offset: int, epoch: int, *, is_gone: Callable[[], bool]) -> Iterator[Slice | None]:
+        """Committed records from ``offset`` on, as they come; None where none came for ``KEEP_ALIVE_SECONDS``.
+
+        Nothing is read before it is asked for. It ends when the process is stopping or the client has hung up.
+
+        Args:
+            epoch: from ``begin_stream``.
+
+        Raises:
+            NotLeaderError, UnavailableError: this broker does not lead any more, or no majority says that it does.
+            UnknownTopicError: the topic was deleted.
+            UnknownPartitionError: the partition is not held here any more.
+            OffsetOutOfRangeError: what comes next was trimmed meanwhile.
+        """
+        quiet_since = self._clock.monotonic()
+        while not self._stopping.is_set() and not is_gone():
+            stamp = self._wakeups.stamp(partition)
+            found = self._look_again(partition, offset, STREAM_BYTES, STREAM_RECORDS)
+            if found.epoch != epoch:
+                check_leading(self.head(partition))
+                epoch = found.epoch
+            if found.record_count:
+                yield found
+                offset = end_offset_of(found.body) or offset
+                quiet_since = self._clock.monotonic()
+            elif (left := quiet_since + KEEP_ALIVE_SECONDS - self._clock.monotonic()) > 0:
+                self._wait_for_news(partition, stamp, min(left, RELOOK_SECONDS), is_gone)
+            else:
+                self._confirm(partition)
+                yield None
+                quiet_since = self._clock.monotonic()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A place among the reads that may wait. Raises OverloadedError where there is none."""
         if not self._long_polls.acquire(blocking=False):
             raise OverloadedError("too many reads wait for data already")
+        metrics.LONG_POLLS.inc()
         try:
-            metrics.LONG_POLLS.inc()
-            while not found.record_count and (left := deadline - self._clock.monotonic()) > 0 and not self._stopping.is_set():
-                self._wakeups.wait(partition, stamp, min(left, RELOOK_SECONDS), self._stopping)
-                stamp = self._wakeups.stamp(partition)
-                offset, found = self._look(partition, offset, bytes_max, records_max, until_offset)
-            return offset, found
+            yield
         finally:
             metrics.LONG_POLLS.dec()
             self._long_polls.release()
@@ -546,7 +602,7 @@ class BrokerService:
         return head.commit_offset
 
     def _look(self, partition: PartitionId, start: int | str | Since, bytes_max: int, records_max: int,
-              until_offset: int | None) -> tuple[int, Slice]:
+              until_offset: int | None = None) -> tuple[int, Slice]:
         offset = self._offset_of(partition, start)
         wanted = records_wanted(records_max, offset, until_offset)
         records_max = max(1, wanted)
@@ -559,6 +615,28 @@ class BrokerService:
         if not found.start_offset <= offset <= found.end_offset:
             raise out_of_range(offset, LogRange(found.start_offset, found.end_offset))
         return offset, found if wanted else replace(found, body=ENTRIES_MAGIC, record_count=0)
+
+    def _look_again(self, partition: PartitionId, offset: int, bytes_max: int, records_max: int, until_offset: int | None = None) -> Slice:
+        """A look of one who has waited. Raises UnknownTopicError where the topic was deleted meanwhile: nobody needs to be asked."""
+        try:
+            return self._look(partition, offset, bytes_max, records_max, until_offset)[1]
+        except UnknownPartitionError:
+            if self._store.topic(partition.topic_id) is None:
+                raise UnknownTopicError("the topic was deleted meanwhile") from None
+            raise
+
+    def _wait_for_news(self, partition: PartitionId, stamp: int, seconds: float, is_gone: Callable[[], bool]) -> None:
+        end = self._clock.monotonic() + seconds
+        while (left := end - self._clock.monotonic()) > 0 and not self._stopping.is_set() and not is_gone():
+            if self._wakeups.wait(partition, stamp, min(left, GONE_SECONDS), self._stopping):
+                return
+
+    def _confirm(self, partition: PartitionId) -> None:
+        """Raises NotLeaderError, UnavailableError where somebody else may lead."""
+        head = self.head(partition)
+        check_leading(head)
+        if self._is_shared(head):
+            self._replicator.confirm(partition, head.leader_epoch, self._stopping)
 
 
 def _check_whole(partition: PartitionId, fault: str | None) -> None:
@@ -578,7 +656,6 @@ def _located(request: Request, error: CorruptBatchError) -> CorruptBatchError:
     """What the database refused, with the place of it where that can be found."""
     found = fault_of(request.blocks) if isinstance(request, AppendRequest) else None
     return found or error
-
 
 
 def _being_made(partition: PartitionId) -> NotYetError:

@@ -7,8 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 
-from prometheus_client.core import GaugeMetricFamily
-
 from manager.catalogue import replicas_of
 from manager.cluster.condition import conditions
 from manager.groups import Groups
@@ -31,7 +29,7 @@ class Looks:
         self._lag_lock = threading.Lock()
         self._lag: tuple[float, dict[tuple[str, ...], float]] = (-math.inf, {})
 
-    def __call__(self) -> Iterator[GaugeMetricFamily]:
+    def __call__(self) -> Iterator[metrics.Family]:
         catalogue = self._replica.catalogue()
         rows = [replicas_of(row) for topic in catalogue.topics.values() for row in topic.partitions]
         found = conditions(rows, self._liveness.outlook(catalogue))

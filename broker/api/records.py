@@ -17,8 +17,9 @@ from myqueue.protocol import limits, routes, wire
 from myqueue.protocol.batch import ENTRIES_TYPE, end_of, messages_of
 from myqueue.protocol.names import check_topic_name, parse_integer
 from myqueue.protocol.types import Appended, OffsetRange, PartitionId
+from myqueue.service.client_socket import hung_up_by
 
-from . import bodies
+from . import bodies, stream
 
 T = TypeVar("T")
 
@@ -61,10 +62,13 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
 
     @face.get(rule(routes.RECORDS))
     def read(topic: str, partition: str) -> Response:
+        if stream.is_wanted(request):
+            return stream.answer(topic, partition, service, on)
         packed = ENTRIES_TYPE in request.headers.get("Accept", "")
         start, bounds = bodies.read_arguments(request.args)
         records_max = bodies.records_max(request.args, limits.RECORDS_MAX if packed else limits.RECORDS_DEFAULT)
-        at, (offset, found) = on(topic, partition, lambda at: (at, service.read(at, start, records_max=records_max, **bounds)))
+        gone = hung_up_by(request.environ)
+        at, (offset, found) = on(topic, partition, lambda at: (at, service.read(at, start, records_max=records_max, is_gone=gone, **bounds)))
         wanted = ranges.records_wanted(records_max, offset, bounds["until_offset"])
         end, epoch = end_of(found.body)
         end = offset if end is None else end if packed else min(end, offset + wanted)

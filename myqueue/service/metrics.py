@@ -121,7 +121,8 @@ UPSTREAM_ERRORS = _counter("myqueue_upstream_errors_total", BALANCER, "Requests 
                            "Grows for one component: that node is down or overloaded.", ("component",))
 
 
-Look = Callable[[], Iterable[GaugeMetricFamily]]
+Family = GaugeMetricFamily  # the values of one series as of now
+Look = Callable[[], Iterable[Family]]
 
 
 class _Families(Collector):
