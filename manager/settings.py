@@ -51,6 +51,8 @@ class ManagerSettings:
                                             minimum=1)
     inventory_seconds: float = setting(60.0, help="time between looks at what brokers hold: what is left over they drop, what is damaged they get "
                                        "anew", minimum=0.2, maximum=3_600)
+    growth_check_seconds: float = setting(30.0, help="time between looks at topics that grow by themselves (grow_at_messages); each gets one "
+                                          "partition at a look", minimum=0.2, maximum=3_600)
     client_suspect_after_seconds: float = setting(30.0, help="silence after which a producer or consumer is suspect", minimum=0.1)
     client_dead_after_seconds: float = setting(60.0, help="silence after which a producer or consumer is dead", minimum=0.1)
     ready_lag_seconds: float = setting(5.0, help="a manager that hears of no leader after its start is ready after so long", minimum=0.1)

@@ -23,6 +23,7 @@ from manager.coordinator import Coordinator
 from manager.elections import Elections
 from manager.group_keeper import GroupKeeper
 from manager.groups import Groups
+from manager.growth import Growth
 from manager.heartbeats import HeartbeatBook, Liveness
 from manager.leaderships import Leaderships
 from manager.lives import Lives
@@ -107,6 +108,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                              liveness=liveness, peers=peers, role=role, clock=clock, pause=lifecycle.stopping.wait,
                              appoint_timeout_seconds=settings.appoint_timeout_seconds, propose_timeout_seconds=settings.propose_timeout_seconds,
                              drain_wait_seconds=settings.drain_wait_seconds)
+    growth = Growth(propose=proposer.propose, replica=replica, records=records, brokers=brokers)
     spawner = Spawner(settings.cluster_data)
     gate = Gate(settings.threads - RESERVED_THREADS)
     recovery = Recovery(propose=proposer.propose, replica=replica, brokers=brokers, outlook=liveness.outlook)
@@ -125,7 +127,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                     compaction=compaction, signals=signals, clock=clock, alone=not others, heartbeat_seconds=settings.raft_heartbeat_seconds,
                     election_timeout_seconds=settings.election_timeout_seconds,
                     on_events=appointer.on_events, on_leading=appointer.begin)
-    _run_beside(lifecycle, driver, compaction, appointer, coordinator, keeper, lives, settings=settings, book=book, liveness=liveness, view=view)
+    _run_beside(lifecycle, driver, compaction, appointer, coordinator, keeper, growth, lives, settings=settings, book=book, liveness=liveness,
+                view=view)
     lifecycle.before_stop("hand-over", lambda: driver.leave(2 * settings.election_timeout_seconds))
     lifecycle.before_stop("last requests", lambda: gate.shut(least_seconds=LAST_REQUESTS_SECONDS[0], most_seconds=LAST_REQUESTS_SECONDS[1]))
     for close in (driver_engine.dispose, engine.dispose, to_managers.close, to_brokers.close, brokers.close, watch.close):
@@ -146,7 +149,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
 
 
 def _run_beside(lifecycle: Lifecycle, driver: Driver, compaction: Compaction, appointer: Appointer, coordinator: Coordinator, keeper: GroupKeeper,
-                lives: Lives, *, settings: ManagerSettings, book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
+                growth: Growth, lives: Lives, *, settings: ManagerSettings, book: HeartbeatBook, liveness: Liveness, view: ClusterView) -> None:
     """The background threads of a worker. What only the driver's process does watches ``driver.driving`` or ``driver.leading``."""
 
     def beat() -> None:
@@ -159,6 +162,10 @@ def _run_beside(lifecycle: Lifecycle, driver: Driver, compaction: Compaction, ap
         if driver.leading.is_set():
             liveness.check()
 
+    def grow() -> None:
+        if driver.leading.is_set():
+            growth.turn()
+
     lifecycle.thread("driver", driver.run)
     lifecycle.thread("compaction", compaction.run)
     lifecycle.every("heartbeats", settings.heartbeat_interval_seconds, beat)
@@ -166,4 +173,5 @@ def _run_beside(lifecycle: Lifecycle, driver: Driver, compaction: Compaction, ap
     lifecycle.thread("appointer", lambda stopping: appointer.run(driver.leading, stopping))
     lifecycle.thread("coordinator", lambda stopping: coordinator.run(driver.leading, stopping))
     lifecycle.thread("groups", lambda stopping: keeper.run(driver.leading, stopping))
+    lifecycle.every("growth", settings.growth_check_seconds, grow)
     lifecycle.every("liveness", settings.heartbeat_interval_seconds, check)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import BadRequestError
+from .limits import PARTITIONS_MAX
 
 NUMBER_MAX = 2**53 - 1  # exact in every JSON reader
 
@@ -23,6 +24,9 @@ class Field:
 FIELDS: Mapping[str, Field] = {
     "retention_ms": Field("messages are kept for so many milliseconds after they were appended, and dropped soon after"),
     "retention_bytes": Field("so many bytes of each partition are kept at least, as they are stored; the oldest beyond are dropped"),
+    "grow_at_messages": Field("a partition is added, one at a time, while a topic holds more messages than this for each of its partitions; needs "
+                              "partitions_max; for messages without keys: keys map anew each time"),
+    "partitions_max": Field("the topic does not grow by itself beyond so many partitions", maximum=PARTITIONS_MAX),
 }
 
 
@@ -56,8 +60,10 @@ def check_config(config: Any, *, removals: bool = False) -> dict[str, int | None
 
 def kept_of(config: Mapping[str, Any]) -> Kept:
     """What a stored config says about retention. A field of another version, or without a meaning here, is no bound."""
-    def bound(name: str) -> int | None:
-        value = config.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) and value >= FIELDS[name].minimum else None
+    return Kept(number_in(config, "retention_ms"), number_in(config, "retention_bytes"))
 
-    return Kept(bound("retention_ms"), bound("retention_bytes"))
+
+def number_in(config: Mapping[str, Any], name: str) -> int | None:
+    """A field of a stored config; None where it is not there, or has no meaning here."""
+    value = config.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= FIELDS[name].minimum else None
