@@ -13,13 +13,12 @@ from broker.core.admission import admit
 from broker.core.offsets import Since
 from myqueue.errors import BadRequestError, TooLargeError, UnsupportedMediaTypeError
 from myqueue.protocol import routes, wire
-from myqueue.protocol.batch import BATCH_TYPE, REQUEST_BYTES_MAX, Block, check_record, pack
+from myqueue.protocol.batch import BATCH_TYPE, NDJSON_TYPES, REQUEST_BYTES_MAX, Block, check_record, pack
 from myqueue.protocol.limits import BYTES_DEFAULT, BYTES_MAX, INT32_MAX, RECORDS_MAX, WAIT_SECONDS_MAX
 from myqueue.protocol.names import INT64_MAX, parse_integer
 from myqueue.protocol.types import ProducerSequence, Record
 
 JSON_TYPE = "application/json"
-NDJSON_TYPES = ("application/x-ndjson", "application/jsonl")
 PRODUCE_TYPES = (BATCH_TYPE, JSON_TYPE, *NDJSON_TYPES)
 CONSUMER_MAX = 255
 
@@ -105,7 +104,7 @@ def expected_end_offset(arguments: Mapping[str, str]) -> int | None:
 def topic_identity(arguments: Mapping[str, str]) -> int | None:
     """Which topic of this name is meant; None for whichever it is. Raises BadRequestError."""
     given = arguments.get("topic_id")
-    return None if given is None else parse_integer(given, name="topic_id", minimum=1)
+    return None if given is None else parse_integer(given, name="topic_id")
 
 
 def read_arguments(arguments: Mapping[str, str]) -> tuple[int | str | Since, dict[str, Any]]:

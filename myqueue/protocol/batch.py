@@ -27,6 +27,7 @@ from .types import Header, Message, Record
 
 BATCH_TYPE = "application/vnd.myqueue.batch.v1"
 ENTRIES_TYPE = "application/vnd.myqueue.entries.v1"
+NDJSON_TYPES = ("application/x-ndjson", "application/jsonl")  # the same records, one a line
 BATCH_MAGIC = b"MQB1"
 ENTRIES_MAGIC = b"MQE1"
 

@@ -61,7 +61,8 @@ def _operation(one: Operation) -> dict[str, Any]:
         made["parameters"] = [_argument(argument) for argument in arguments]
     if one.body is not None:
         made["requestBody"] = {"required": one.body.is_needed, "content": _content(one.body)}
-    made["responses"] = {str(one.answer.status): _answer(one), **_errors(one.all_errors)}
+    answers = {str(answer.status): _answer(one, answer) for answer in (one.answer, *one.other_answers)}
+    made["responses"] = {**answers, **_errors(one.all_errors)}
     return made
 
 
@@ -77,9 +78,9 @@ def _content(told: Body | Answer) -> dict[str, Any]:
     return content
 
 
-def _answer(one: Operation) -> dict[str, Any]:
-    names = (*ON_EVERY_ANSWER, *(BY_A_MANAGER if one.served_by == MANAGER else ()), *one.answer.headers)
-    return {"description": one.answer.help, "headers": _headers(names), "content": _content(one.answer)}
+def _answer(one: Operation, answer: Answer) -> dict[str, Any]:
+    names = (*ON_EVERY_ANSWER, *(BY_A_MANAGER if one.served_by == MANAGER else ()), *answer.headers)
+    return {"description": answer.help, "headers": _headers(names), **({"content": _content(answer)} if answer.content else {})}
 
 
 def _errors(errors: Iterable[type[MyQueueError]]) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from .. import errors as e
 from . import limits, routes
-from .batch import BATCH_TYPE, ENTRIES_TYPE, REQUEST_BYTES_MAX
+from .batch import BATCH_TYPE, ENTRIES_TYPE, NDJSON_TYPES, REQUEST_BYTES_MAX
+from .names import INT64_MAX
 from .schemas import GREETING, TOPIC, Schema, boolean, integer, listed, nullable, number, one_of, ref, shape, text
 
 JSON_TYPE = "application/json"
@@ -66,6 +67,7 @@ class Operation:
     arguments: tuple[Argument, ...] = ()
     body: Body | None = None
     errors: tuple[type[e.MyQueueError], ...] = ()
+    other_answers: tuple[Answer, ...] = ()  # beside ``answer``, each with another status
 
     @property
     def path_arguments(self) -> tuple[Argument, ...]:
@@ -119,7 +121,9 @@ _SEQUENCE = (
     Argument("header", routes.PRODUCER_EPOCH, integer(maximum=limits.INT32_MAX), "as the registration told it"),
     Argument("header", routes.PRODUCER_SEQ, integer(), "0 for the producer's first batch to this partition, then one more for each"),
 )
+_IDENTITY = Argument("query", "topic_id", ref("TopicId"), "this topic and no other of its name: 404 where it was deleted, or made anew since")
 _BINARY = {"type": "string", "format": "binary"}
+_LINES = text("a record a line, as a JSON object; lines without anything in them do not count")
 _CONFIG = {"retention_ms": 604_800_000}
 _PLACE, _A_PLACE = {"topic": ref("TopicName"), "partition": ref("PartitionNumber")}, {"topic": TOPIC, "partition": 0}
 _GENERATION = integer("as the last answer told it", minimum=1)
@@ -130,12 +134,17 @@ HEADERS: Mapping[str, Schema] = {
     routes.REQUEST_ID: text("names this request in the logs; one that the client gives is kept"),
     routes.APPLIED_INDEX: integer("the metadata index that the answer is made from; of a write, where it is done"),
     routes.FRESHNESS: number("seconds since this manager heard of the write manager"),
+    routes.OFFSET: integer("where the answer begins: what was meant by a word or a time"),
     routes.START_OFFSET: integer("the first offset that is left"),
     routes.END_OFFSET: integer("the offset that the next message will have"),
     routes.EPOCH: integer("of the leadership that answered"),
+    "Cache-Control": text("no-store, unless the answer will be the same for ever"),
+    "ETag": text("of such an answer"),
+    "Vary": text("each format is an answer of its own"),
     "Retry-After": integer("seconds"),
 }
 ON_EVERY_ANSWER = (routes.NODE, routes.REQUEST_ID)
+_OF_A_READ = (routes.OFFSET, routes.START_OFFSET, routes.END_OFFSET, routes.EPOCH, "Cache-Control", "ETag", "Vary")
 BY_A_MANAGER = (routes.APPLIED_INDEX, routes.FRESHNESS)
 
 # --- the table ---
@@ -178,37 +187,52 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(e.UnknownTopicError, e.RefusedError)),
 
     Operation(
-        "describe_partition", "GET", routes.PARTITION, BROKER, "Records", "A partition's offsets and epoch.", answer_of("PartitionState")),
+        "describe_partition", "GET", routes.PARTITION, BROKER, "Records", "A partition's offsets and epoch.", answer_of("PartitionState"),
+        arguments=(_IDENTITY,)),
     Operation(
         "append_records", "POST", routes.RECORDS, BROKER, "Records", "Append records, all or nothing.",
-        answer_of("Appended", "they are on disk on a majority of the replicas"), arguments=_SEQUENCE,
-        help="The body is one record, a batch of them, or the binary batch that the SDK sends. A retry with the same sequence is stored once.",
-        body=Body({JSON_TYPE: {"anyOf": [ref("Record"), ref("Batch")]}, BATCH_TYPE: {**_BINARY, "maxLength": REQUEST_BYTES_MAX}},
-                  {"records": [{"value": GREETING, "key": "a"}]}),
+        answer_of("Appended", "they are on disk on a majority of the replicas"),
+        arguments=(*_SEQUENCE, _IDENTITY,
+                   Argument("query", "expected_end_offset", ref("Offset"), "store them only where they begin at this offset, else 409 with the "
+                            "present end; what the same sequence has stored before is answered as ever")),
+        help="The body is one record, a batch of them, a record a line, or the binary batch that the SDK sends. A retry with the same sequence is "
+             "stored once. Where one record is bad nothing is stored; the details say which: `record` of a batch or `block` of a binary one, "
+             "from 0, or `line`, from 1.",
+        body=Body({JSON_TYPE: {"anyOf": [ref("Record"), ref("Batch")]}, **dict.fromkeys(NDJSON_TYPES, _LINES),
+                   BATCH_TYPE: {**_BINARY, "maxLength": REQUEST_BYTES_MAX}}, {"records": [{"value": GREETING, "key": "a"}]}),
         errors=(e.CorruptBatchError, e.UnsupportedMediaTypeError, e.UnknownProducerError, e.SequenceGapError, e.DuplicateSequenceError,
-                e.ProducerFencedError)),
+                e.ProducerFencedError, e.EndOffsetMismatchError)),
     Operation(
-        "read_records", "GET", routes.RECORDS, BROKER, "Records", "Read messages from an offset on.",
-        Answer({JSON_TYPE: ref("Read"), ENTRIES_TYPE: _BINARY}, "messages from the offset on, none where there are no more",
-               headers=(routes.START_OFFSET, routes.END_OFFSET, routes.EPOCH)),
-        help=f"At least one message comes where there is one, however large. With Accept: {ENTRIES_TYPE} whole stored blocks come.",
+        "read_records", "GET", routes.RECORDS, BROKER, "Records", "Read messages from an offset or a time on.",
+        Answer({JSON_TYPE: ref("Read"), ENTRIES_TYPE: _BINARY}, "messages from there on, none where there are no more", headers=_OF_A_READ),
+        other_answers=(Answer({}, "the answer that has the tag is the same still", 304, _OF_A_READ),),
+        help=f"At least one message comes where there is one, however large. With Accept: {ENTRIES_TYPE} whole stored blocks come. A range by "
+             "number that does not end because the log does will be the same for ever: it has an ETag, and with `topic_id` it may be kept without "
+             "asking again.",
         arguments=(
             Argument("query", "offset", {"anyOf": [one_of("earliest", "latest"), ref("Offset")], "default": "earliest"}, "where to begin",
                      example="earliest"),
+            Argument("query", "timestamp", integer(maximum=INT64_MAX // 1_000), "where to begin, instead of `offset`: at the first message appended "
+                     "at or after this time, in milliseconds since 1970; at the end where there is none"),
+            Argument("query", "until_offset", ref("Offset"), "where to end, exclusive; not below `offset`"),
             Argument("query", "max_records", integer(minimum=1, default=limits.RECORDS_DEFAULT), f"cut to {limits.RECORDS_MAX}"),
             Argument("query", "max_bytes", integer(minimum=1, default=limits.BYTES_DEFAULT), f"cut to {limits.BYTES_MAX}"),
             Argument("query", "wait_seconds", {**number(), "default": 0},
-                     f"wait so long for a message where there is none; cut to {limits.WAIT_SECONDS_MAX:g}")),
+                     f"wait so long for a message where there is none; cut to {limits.WAIT_SECONDS_MAX:g}"),
+            _IDENTITY, Argument("header", "If-None-Match", text(), "tags of answers that the client has: 304 where it is one of them")),
         errors=(e.OffsetOutOfRangeError,)),
     Operation(
         "trim_partition", "POST", routes.TRIM, BROKER, "Records", "Drop the messages below an offset, for all consumers and for good.",
-        answer_of("Trimmed"), body=body_of(shape("", {"before_offset": integer("at most the end")}, closed=True), {"before_offset": 0}),
+        answer_of("Trimmed"), arguments=(_IDENTITY,),
+        body=body_of(shape("", {"before_offset": integer("at most the end")}, closed=True), {"before_offset": 0}),
         errors=(e.OffsetOutOfRangeError, e.RefusedError)),
     Operation(
         "get_offset", "GET", routes.OFFSETS, BROKER, "Records", "Where a consumer stands in a partition.", answer_of("ConsumerOffset"),
+        arguments=(_IDENTITY,),
         errors=(e.UnknownConsumerError,)),
     Operation(
         "commit_offset", "PUT", routes.OFFSETS, BROKER, "Records", "Set where a consumer stands.", answer_of("ConsumerOffset", "it is on disk"),
+        arguments=(_IDENTITY,),
         body=body_of(shape("", {"offset": integer("of the next message to read")}, closed=True), {"offset": 0}),
         errors=(e.UnknownConsumerError, e.OffsetOutOfRangeError)),
 

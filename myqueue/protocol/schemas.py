@@ -230,7 +230,7 @@ _component("Message", shape("A record at its place. A key and headers are there 
 _bounds = {"start_offset": integer("the first offset that is left"), "end_offset": integer("the offset that the next message will have")}
 _component("Read", shape("Messages in order.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "records": listed(ref("Message")),
-    "next_offset": integer("where to go on"), **_bounds}))
+    "next_offset": integer("where to go on")}))
 _component("PartitionState", shape("A partition as its broker has it.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "topic_id": ref("TopicId"), **_bounds, "epoch": ref("Epoch"),
     "leader": boolean("whether this broker leads it")}))

@@ -84,9 +84,9 @@ def _operation(path: str, method: str, told: Mapping[str, Any], line: str) -> st
         need = "" if told["requestBody"]["required"] else " (may be left out)"
         parts += [f"<h4>Body{need}</h4>", *_content(told["requestBody"]["content"])]
     answers = told["responses"]
-    good = {status: one for status, one in answers.items() if status < "300"}
+    good = {status: one for status, one in answers.items() if status < "400"}
     for status, one in good.items():
-        parts += [f"<h4>Answer: {status}, {_prose(one['description'])}</h4>", *_content(one["content"])]
+        parts += [f"<h4>Answer: {status}, {_prose(one['description'])}</h4>", *_content(one.get("content", {}))]
         parts.append(f"<p><i>Headers: {', '.join(f'<code>{escape(name)}</code>' for name in one['headers'])}</i></p>")
     errors = "".join(f"<tr><td>{status}</td><td>{_prose(one['description'])}</td></tr>" for status, one in answers.items() if status not in good)
     if errors:
