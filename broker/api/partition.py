@@ -13,7 +13,7 @@ from broker.directory import Directory
 from broker.managers import Managers
 from broker.service import BrokerService, Self
 from db.log_store import HeldPartition, LogStore
-from myqueue.errors import UnknownPartitionError
+from myqueue.errors import MethodNotAllowedError, UnknownPartitionError
 from myqueue.protocol import wire
 from myqueue.protocol.faces import Face
 from myqueue.protocol.types import PartitionId
@@ -59,6 +59,8 @@ def make_blueprint(service: BrokerService, store: LogStore, directory: Directory
     @face.get("/logs", endpoint="consume")
     @face.get("/messages", endpoint="consume_alias")
     def consume() -> Response:
+        if request.method == "HEAD":
+            raise MethodNotAllowedError(f"{request.path[:200]} does not know HEAD")  # it would hand out a message that nobody sees
         arguments = arguments_of(request)
         consumer = bodies.registered_consumer(arguments.needed_integer("consumer_id", minimum=1))
         again = bodies.request_id(arguments.get("request_id"))

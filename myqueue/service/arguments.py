@@ -147,7 +147,7 @@ def _decoded(text: bytes) -> list[tuple[str, Any]]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found and found[name] != value:
+        if name in found and not _same(found[name], value):
             raise BadRequestError(f"{name} given twice with different values", argument=name)
         found[name] = value
     return found

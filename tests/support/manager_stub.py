@@ -67,6 +67,8 @@ def manager_stub(*, many: bool = False) -> Iterator[ManagerStub]:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(raw)))
+            if status == 503:
+                self.send_header("Retry-After", "1")
             self.end_headers()
             self.wfile.write(raw)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -508,6 +509,42 @@ def test_partition_face(broker: BrokerProcess, managers: ManagerStub, topic):
     before = len(managers.passed_on)
     assert broker.call("POST", "/consumers", {"topic": topic[0]}, status=201)["consumer_id"] == 7
     assert [path for path, _ in managers.passed_on[before:]] == ["/consumers"]
+
+
+def test_a_message_is_not_handed_out_to_who_asks_for_the_head(broker: BrokerProcess, topic):
+    broker.call("POST", "/logs", {"topic": topic[0], "partition": 0, "message": "kept"}, status=201)
+    asked = {"topic": topic[0], "partition": 0, "consumer_id": 5}
+    for path in ("/logs", "/messages"):
+        assert broker.http.head(broker.url + path, params=asked, timeout=10).status_code == 400
+    assert broker.call("GET", "/logs", **asked)["message"] == "kept"
+
+
+def test_what_a_manager_decides_is_asked_of_it_with_all_arguments(broker: BrokerProcess, managers: ManagerStub, topic):
+    """From wherever they came, and only where they agree; what a manager refuses for now keeps its word of when to ask again."""
+    before = len(managers.passed_on)
+    answer = broker.http.post(broker.url + "/partitions?topic_name=t&x=1", json={"raft_partners": ["a"], "replica_id": 3}, timeout=10)
+    assert (answer.status_code, answer.json()["status"]) == (201, "Success")
+    [(path, body)] = managers.passed_on[before:]
+    assert (path, json.loads(body)) == ("/partitions", {"topic": "t", "x": "1", "raft_partners": ["a"], "replica_id": 3})
+    for query, body in (("?topic=a&topic=b", {}), ("?topic=a", {"name": "b"})):
+        refused = broker.http.post(broker.url + "/consumers" + query, json=body, timeout=10)
+        assert (refused.status_code, refused.json()["status"]) == (400, "Failure")
+    assert len(managers.passed_on) == before + 1
+    managers.available = False
+    try:
+        busy = broker.http.post(broker.url + "/consumers", json={"topic": "t"}, timeout=10)
+    finally:
+        managers.available = True
+    assert (busy.status_code, busy.headers["Retry-After"]) == (503, "1")
+
+
+def test_whatever_is_refused_is_told_in_the_partition_face_s_form(broker: BrokerProcess, topic):
+    """A body that is too large, a body that is none, a method that is not there."""
+    for method, path, body, status in (("POST", "/logs", b"x" * (20 << 20), 413), ("POST", "/logs", b"{", 400), ("PUT", "/logs", b"", 405),
+                                       ("GET", "/consumers", b"", 405), ("POST", "/logs?topic=%ff", b"", 400)):
+        told = broker.http.request(method, broker.url + path, data=body, timeout=20)
+        assert (told.status_code, told.json()["status"]) == (status, "Failure"), told.text
+        assert told.json()["reason"] == told.json()["message"] != ""
 
 
 @pytest.mark.parametrize("body", [

@@ -53,6 +53,7 @@ def test_multipart_form():
     ("topic=x", b"topic=y", FORM),
     ("", b'{"topic":"x","topic":"y"}', JSON),
     ("", b'{"partition":1,"partition_id":true}', JSON),
+    ("", b'{"partition":1,"partition":true}', JSON),
     ("", b'{"partition":1,"partition_id":"01"}', JSON),
 ])
 def test_two_values_for_one_argument_are_refused(query, body, content_type):
@@ -62,6 +63,7 @@ def test_two_values_for_one_argument_are_refused(query, body, content_type):
 
 def test_the_same_value_twice_is_fine():
     assert ask("topic=x&name=x&partition=1", b'{"topic_name":"x","partition_id":1}', JSON).integer("partition") == 1
+    assert ask("", b'{"partition":1,"partition":"1","partition":1}', JSON).integer("partition") == 1
 
 
 @pytest.mark.parametrize(("body", "content_type"), [
