@@ -1,19 +1,27 @@
-"""A client of the queue face that says what was asked when an answer is not what must be."""
+"""A client of the older faces that says what was asked when an answer is not what must be."""
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import requests
 
+from tests.conformance.contract import MAY_BE_TOLD, PARTITION, QUEUE, WORDS, Call
+from tests.conformance.shapes import Shape, misfits
 from tests.support.waiting import wait_until
 
 TIMEOUT_SECONDS = 30
 
 
 class Face:
-    """Calls by method and path; ``ok`` and ``refused`` hold what every answer must have (rule 4)."""
+    """Calls by method and path; ``ok`` and ``refused`` hold what every answer of the queue face must have, ``succeeds`` and ``fails`` what one must
+    have by the contract's table.
+    """
+
+    answers = itertools.count()  # of all clients of this process
 
     def __init__(self, base_url: str) -> None:
         self.base_url = base_url
@@ -22,6 +30,11 @@ class Face:
         if os.environ.get("MYQUEUE_TOKEN"):
             self._session.headers["Authorization"] = f"Bearer {os.environ['MYQUEUE_TOKEN']}"
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every call must show, for a client that is not this one."""
+        return {name: str(value) for name, value in self._session.headers.items() if name == "Authorization"}
+
     def __enter__(self) -> Face:
         return self
 
@@ -29,24 +42,47 @@ class Face:
         self._session.close()
 
     def call(self, method: str, path: str, json: Any = None, **more: Any) -> requests.Response:
+        next(self.answers)
         return self._session.request(method, self.base_url + path, json=json, timeout=TIMEOUT_SECONDS, **more)
 
-    def ok(self, method: str, path: str, json: Any = None, **more: Any) -> dict[str, Any]:
-        """The body of a success: 200, a JSON object, status "success"."""
-        answer = self.call(method, path, json, **more)
-        body = _object(answer)
-        assert (200, "success") == (answer.status_code, body.get("status")), f"{method} {path} {json} {more}: {answer.status_code} {body}"
-        return body
+    def ok(self, method: str, path: str, json: Any = None, *, face: str = QUEUE, status: int = 200, **more: Any) -> dict[str, Any]:
+        """The body of a success: the status, a JSON object, status "success"."""
+        return self._told(method, path, json, status, WORDS[face][0], more)
 
-    def refused(self, method: str, path: str, json: Any = None, *, status: int = 400, says: str = "", **more: Any) -> dict[str, Any]:
-        """The body of a failure: the status, a JSON object, status "failure" and a message that informs."""
-        answer = self.call(method, path, json, **more)
-        body = _object(answer)
-        assert (status, "failure") == (answer.status_code, body.get("status")), f"{method} {path} {json} {more}: {answer.status_code} {body}"
+    def refused(self, method: str, path: str, json: Any = None, *, face: str = QUEUE, status: int = 400, says: str = "",
+                **more: Any) -> dict[str, Any]:
+        """The body of a failure: the status, a JSON object, status "failure" and a message that informs; of the partition face also as the reason."""
+        body = self._told(method, path, json, status, WORDS[face][1], more)
         assert isinstance(body.get("message"), str)
         assert len(body["message"]) > 5, body
         assert says in body["message"], body
+        if face == PARTITION:
+            assert body["message"] == body["reason"], body
         return body
+
+    def succeeds(self, call: Call, json: Any = None, **more: Any) -> dict[str, Any]:
+        """The body of a success, which has exactly the fields that the table says."""
+        body = self.ok(call.method, call.path, json, face=call.face, status=call.status, **more)
+        self._fits(call, call.success, body)
+        return body
+
+    def fails(self, call: Call, json: Any = None, *, says: str = "", **more: Any) -> dict[str, Any]:
+        """The body of a mistake's answer, which has no field that is not agreed."""
+        body = self.refused(call.method, call.path, json, face=call.face, says=says, **more)
+        told: Mapping[str, Shape] = {"status": str, "message": str, **({"reason": str} if call.face == PARTITION else {}), **MAY_BE_TOLD}
+        self._fits(call, {name: shape for name, shape in told.items() if name in body}, body)
+        return body
+
+    def _told(self, method: str, path: str, json: Any, status: int, word: str, more: dict[str, Any]) -> dict[str, Any]:
+        answer = self.call(method, path, json, **more)
+        body = _object(answer)
+        asked = f"{method} {path} {json} {more}"[:2_000]
+        assert (status, word) == (answer.status_code, body.get("status")), f"{asked}: {answer.status_code} {body}"
+        return body
+
+    @staticmethod
+    def _fits(call: Call, shape: Mapping[str, Shape], body: dict[str, Any]) -> None:
+        assert [] == misfits(dict(shape), body), f"{call}: {body}"
 
     # --- the usual steps ---
 

@@ -7,10 +7,13 @@ import json
 import secrets
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPSConnection
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from tests.conformance.face import Face
+from tests.support.long import LONG
 
 JSON = {"Content-Type": "application/json"}
 
@@ -244,7 +247,38 @@ def test_a_slash_at_the_end_changes_nothing(face: Face, topic: str) -> None:
     face.sees(topic, path="/topics/")
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", "/consumer/consume"), ("GET", "/size")])
+def test_calls_on_one_connection_are_never_taken_for_each_other(face: Face, topic: str, method: str, path: str) -> None:
+    """A body of a GET, arguments in query and body, a mistake between them: each answer is that of its own request."""
+    producer, consumer = face.both(topic, partitions=2)
+    for number in range(6):
+        face.produce(topic, producer, str(number), partition=0)
+    good, at = {"topic": topic, "consumer_id": consumer, "partition": 0}, urlsplit(face.base_url)
+    asked: list[tuple[str, dict | None, int]] = [
+        (f"?{urlencode(good)}", None, 200), ("", good, 200), (f"?topic={topic}", {**good, "topic": topic + "x"}, 400),
+        (f"?topic={topic}&partition=0", {"consumer_id": consumer}, 200), (f"?{urlencode(good)}", good, 200), ("?partition=1&x=%20", good, 400),
+        ("", {"topic": topic}, 400), (f"?{urlencode(good)}", {}, 200)]
+    connection = (HTTPSConnection if at.scheme == "https" else HTTPConnection)(at.netloc, timeout=30)
+    seen = []
+    for query, body, status in asked:
+        connection.request(method, path + query, None if body is None else json.dumps(body), {**JSON, **face.headers})
+        answer = connection.getresponse()
+        told = json.loads(answer.read())
+        assert status == answer.status, f"{query} {body}: {told}"
+        seen += [told["message"] if path == "/consumer/consume" else told["size"]] if status == 200 else []
+    connection.close()
+    assert (["0", "1", "2", "3", "4"] if path == "/consumer/consume" else [6] * 5) == seen
+
+
 # --- rules 7 and 8: where a consumer starts, and how it goes round ---
+
+
+def test_the_first_read_of_a_new_consumer_finds_what_is_there(face: Face, topic: str) -> None:
+    """Again and again: never an empty answer first."""
+    producer = face.producer(topic)
+    for number in range(100 if LONG else 15):
+        face.produce(topic, producer, str(number))
+        assert "0" == face.consume(topic, face.consumer(topic))["message"]
 
 
 def test_a_new_consumer_starts_at_the_earliest_message(face: Face, topic: str) -> None:
