@@ -257,7 +257,7 @@ class InMemoryTransport:
         """All of it in one page."""
         self._existing([name], create=False)
         key = wire.value_from_json(params, "key")
-        since, before = (None if params.get(of) is None else 1_000 * int(params[of]) for of in ("from_timestamp", "to_timestamp"))
+        since, before = (None if params.get(of) is None else int(params[of]) for of in ("from_timestamp", "to_timestamp"))
         records, cut = [], []
         for at, held in sorted(self._partitions.items()):
             if at.topic != name:
@@ -357,7 +357,7 @@ class InMemoryTransport:
     @staticmethod
     def _start_of(held: _Partition, params: Mapping[str, Any]) -> int:
         if "timestamp" in params:
-            since = 1_000 * parse_integer(params["timestamp"], name="timestamp")
+            since = parse_integer(params["timestamp"], name="timestamp")
             return next((max(base, held.start) for base, append_time, _ in held.entries if append_time >= since), held.end)
         named = {"earliest": held.start, "latest": held.end}.get(params["offset"])
         return parse_integer(params["offset"], name="offset", minimum=-(2**63)) if named is None else named

@@ -133,9 +133,9 @@ def _offset(text: str) -> int | str:
 
 def _since(text: str) -> Since:
     try:
-        return Since(parse_integer(text, name="timestamp", maximum=INT64_MAX // 1_000) * 1_000)
+        return Since(parse_integer(text, name="timestamp"))
     except BadRequestError as error:
-        raise BadRequestError(f"{error.message}; it counts milliseconds since 1970", argument="timestamp") from None
+        raise BadRequestError(f"{error.message}; it counts microseconds since 1970", argument="timestamp") from None
 
 
 def records_max(arguments: Mapping[str, str], default: int) -> int:

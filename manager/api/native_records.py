@@ -12,7 +12,7 @@ from manager.records import Records
 from manager.search import Search, SearchQuery
 from myqueue.errors import BadRequestError, UnsupportedMediaTypeError
 from myqueue.protocol import routes, wire
-from myqueue.protocol.names import INT64_MAX, check_topic_name, parse_integer
+from myqueue.protocol.names import check_topic_name, parse_integer
 from myqueue.service.arguments import json_object
 
 JSON_TYPE = "application/json"
@@ -53,8 +53,8 @@ def add_views(blueprint: Blueprint, batches: Batches, records: Records, search: 
 
 
 def _microseconds(text: str | None, name: str) -> int | None:
-    """A time in milliseconds since 1970. Raises BadRequestError."""
-    return None if text is None else 1_000 * parse_integer(text, name=name, maximum=INT64_MAX // 1_000)
+    """A time since 1970. Raises BadRequestError."""
+    return None if text is None else parse_integer(text, name=name)
 
 
 def _batch() -> list[Addressed]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 from collections.abc import Callable
 
@@ -53,3 +54,15 @@ def existing(client: AdminClient, topic: str) -> str:
     except UnknownTopicError:
         raise UnknownTopicError(f"there is no topic {topic!r}") from None
     return topic
+
+
+def moment(text: str) -> int:
+    """A time as argparse reads it, in microseconds since 1970: so many of them, or an ISO time (UTC where no zone is given)."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    try:
+        time = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither microseconds since 1970 nor a time like 2026-03-01T12:00:00Z") from None
+    time = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
+    return max(0, (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1))

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from ..client.consumer import MyConsumer
 from ..protocol import wire
 from ..protocol.types import Message
-from .connecting import add_bootstrap, number, token, unwritable
+from .connecting import add_bootstrap, moment, number, token, unwritable
 
 
 def _text(message: Message) -> bytes:
@@ -40,8 +40,9 @@ def add_parser(groups: Any) -> None:
     start.add_argument("--from-beginning", action="store_const", dest="start", const="earliest", default="earliest",
                        help="begin at the earliest message (the default)")
     start.add_argument("--latest", action="store_const", dest="start", const="latest", help="only what is sent from now on")
-    start.add_argument("--from-timestamp", type=number(0), metavar="MS",
-                       help="begin at the first message appended at or after this time, in milliseconds since 1970, whatever was committed")
+    start.add_argument("--from-timestamp", type=moment, metavar="TIME",
+                       help="begin at the first message appended at or after this time, whatever was committed: microseconds since 1970, or as "
+                            "2026-03-01T12:00:00Z (UTC where no zone is given)")
     who = parser.add_mutually_exclusive_group()
     who.add_argument("--group", metavar="NAME", help="as a member of a consumer group, whose members share the topic's partitions")
     who.add_argument("--consumer-id", type=number(1), metavar="N", help="go on as a consumer registered before, from what it has committed")

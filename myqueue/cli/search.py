@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 from typing import Any
 
-from .connecting import add_bootstrap, admin, existing, number
+from .connecting import add_bootstrap, admin, existing, moment, number
 from .consume import FORMATS
 
 
@@ -17,9 +16,10 @@ def add_parser(groups: Any) -> None:
     parser = groups.add_parser("search", help=text, description=text)
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--key", help="with exactly this key")
-    parser.add_argument("--from", type=_time, dest="from_ms", metavar="TIME",
-                        help="appended at this time or later: milliseconds since 1970, or as 2026-03-01T12:00:00Z (UTC where no zone is given)")
-    parser.add_argument("--to", type=_time, dest="to_ms", metavar="TIME", help="appended before this time")
+    parser.add_argument("--from", type=moment, dest="from_us", metavar="TIME",
+                        help="appended at this time or later: microseconds since 1970, as in a message's timestamp, or as 2026-03-01T12:00:00Z "
+                             "(UTC where no zone is given)")
+    parser.add_argument("--to", type=moment, dest="to_us", metavar="TIME", help="appended before this time")
     parser.add_argument("--max-messages", type=number(1), metavar="N", help="end after so many")
     parser.add_argument("--format", choices=tuple(FORMATS), default="ndjson",
                         help="ndjson: all of a message, one JSON object a line; text: the value and an LF; raw: the values and nothing between them "
@@ -30,12 +30,12 @@ def add_parser(groups: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """The summary goes to stderr; nothing found is no failure."""
-    if arguments.key is None and arguments.from_ms is None and arguments.to_ms is None:
+    if arguments.key is None and arguments.from_us is None and arguments.to_us is None:
         print("myqueue search: say --key, --from or --to", file=sys.stderr)
         return 2
     encode, count = FORMATS[arguments.format], 0
     with admin(arguments) as client:
-        for message in client.search(existing(client, arguments.topic), key=arguments.key, from_ms=arguments.from_ms, to_ms=arguments.to_ms,
+        for message in client.search(existing(client, arguments.topic), key=arguments.key, from_us=arguments.from_us, to_us=arguments.to_us,
                                      page_records=int(min(arguments.max_messages or 1_000, 1_000))):
             sys.stdout.buffer.write(encode(message))
             count += 1
@@ -44,15 +44,3 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stdout.buffer.flush()
     print(f"{count} message{'s' if count != 1 else ''} of {arguments.topic} found", file=sys.stderr)
     return 0
-
-
-def _time(text: str) -> int:
-    """Milliseconds since 1970, as argparse reads them."""
-    if text.isascii() and text.isdecimal():
-        return int(text)
-    try:
-        time = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither milliseconds since 1970 nor a time like 2026-03-01T12:00:00Z") from None
-    time = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
-    return max(0, (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(milliseconds=1))

@@ -281,7 +281,7 @@ class AdminClient:
         """Forget a group without members, and where it stands. Raises UnknownGroupError; RefusedError where it has members."""
         self._connection.call("DELETE", routes.GROUP.format(group=check_group_name(group)), repeatable=False)
 
-    def search(self, topic: str, *, key: bytes | str | None = None, from_ms: int | None = None, to_ms: int | None = None,
+    def search(self, topic: str, *, key: bytes | str | None = None, from_us: int | None = None, to_us: int | None = None,
                page_records: int = 1_000) -> Iterator[Message]:
         """Every message with this key, or appended from one time (inclusive) to another (exclusive), or both; by partition and offset.
 
@@ -289,7 +289,7 @@ class AdminClient:
         look through what they hold: a search by key through a large topic takes its time.
 
         Args:
-            from_ms, to_ms: milliseconds since 1970, of the brokers' clocks.
+            from_us, to_us: microseconds since 1970, of the brokers' clocks.
             page_records: asked for at a time, at most 1,000.
 
         Raises:
@@ -298,7 +298,7 @@ class AdminClient:
         """
         raw = key.encode() if isinstance(key, str) else key
         asked: dict[str, Any] = {} if raw is None else {"key_base64": base64.b64encode(raw).decode()}
-        asked |= {name: value for name, value in (("from_timestamp", from_ms), ("to_timestamp", to_ms)) if value is not None}
+        asked |= {name: value for name, value in (("from_timestamp", from_us), ("to_timestamp", to_us)) if value is not None}
         path, cursor = routes.SEARCH.format(topic=check_topic_name(topic)), None
         while True:
             page = self._get(path, {**asked, "max_records": page_records, **({} if cursor is None else {"cursor": cursor})})

@@ -20,7 +20,7 @@ from ..errors import (
     UnknownTopicError,
 )
 from ..protocol import routes
-from ..protocol.names import INT64_MAX, check_topic_name, parse_integer
+from ..protocol.names import check_topic_name, parse_integer
 from ..protocol.types import ClusterSnapshot, Message, TopicPartition
 from . import exits
 from .connection import Connection
@@ -307,17 +307,18 @@ class MyConsumer:
                                         earliest=ends.start, latest=ends.end)
         self._go_on_from(reader, target)
 
-    def seek_to_timestamp(self, topic: str, partition: int | None, milliseconds: int) -> None:
-        """Go on from the first message appended at or after a time (milliseconds since 1970), from the end where there is none yet.
+    def seek_to_timestamp(self, topic: str, partition: int | None, timestamp_us: int) -> None:
+        """Go on from the first message appended at or after a time (microseconds since 1970, as in ``Message.timestamp``), from the end
+        where there is none yet.
 
         The time is the brokers', when they appended it, whatever time its producer gave it.
 
         Args:
             partition: None for all partitions of the topic that this consumer reads now; where one of them cannot be asked, none is moved.
         """
-        milliseconds = parse_integer(milliseconds, name="milliseconds", maximum=INT64_MAX // 1_000)
+        timestamp_us = parse_integer(timestamp_us, name="timestamp_us")
         readers = [self._reader(topic, partition)] if partition is not None else self._readers_of(topic)
-        targets = [self._connection.persistently(lambda reader=reader: self._fetcher.offset_since(reader.partition, milliseconds),
+        targets = [self._connection.persistently(lambda reader=reader: self._fetcher.offset_since(reader.partition, timestamp_us),
                                                  self._max_block_seconds) for reader in readers]
         for reader, target in zip(readers, targets, strict=True):
             self._go_on_from(reader, target)

@@ -235,11 +235,11 @@ class Fetcher:
         body = self._connection.partition_call(partition, "GET", path, repeatable=True).json()
         return OffsetRange(body["start_offset"], body["end_offset"])
 
-    def offset_since(self, partition: TopicPartition, milliseconds: int) -> int:
-        """The offset of the first message appended at or after a time (milliseconds since 1970), the end where there is none. Raises MyQueueError."""
+    def offset_since(self, partition: TopicPartition, timestamp_us: int) -> int:
+        """The offset of the first message appended at or after a time (microseconds since 1970), the end where there is none. Raises MyQueueError."""
         answer = self._connection.partition_call(
             partition, "GET", routes.RECORDS.format(topic=partition.topic, partition=partition.partition),
-            params={"timestamp": milliseconds, "max_records": 1, "max_bytes": 1}, headers={"Accept": batch.ENTRIES_TYPE}, repeatable=True)
+            params={"timestamp": timestamp_us, "max_records": 1, "max_bytes": 1}, headers={"Accept": batch.ENTRIES_TYPE}, repeatable=True)
         return int(answer.headers[routes.OFFSET])
 
     def _refresh(self) -> None:

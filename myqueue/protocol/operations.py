@@ -14,10 +14,9 @@ from typing import Any
 from .. import errors as e
 from . import limits, routes
 from .batch import BATCH_TYPE, ENTRIES_TYPE, NDJSON_TYPES, REQUEST_BYTES_MAX
-from .names import INT64_MAX
 from .schemas import GREETING, TOPIC, Schema, boolean, integer, listed, nullable, number, one_of, ref, shape, text
 
-JSON_TYPE = "application/json"
+JSON_TYPE, EVENTS_TYPE = "application/json", "text/event-stream"
 BROKER, MANAGER, EVERY_NODE = "broker", "manager", "every node"  # who answers; the balancer passes on to the first two
 
 
@@ -173,6 +172,44 @@ OPERATIONS: tuple[Operation, ...] = (
         body=body_of(shape("", {"config": ref("TopicConfigChange")}, closed=True), {"config": _CONFIG}),
         errors=(e.UnknownTopicError, e.ConflictError)),
     Operation(
+        "list_partitions", "GET", routes.PARTITIONS, MANAGER, "Topics", "A topic's partitions.", answer_of("Partitions"), arguments=FRESHNESS,
+        errors=(e.UnknownTopicError,)),
+    Operation(
+        "add_partitions", "POST", routes.PARTITIONS, MANAGER, "Topics", "Let a topic have so many partitions in all.",
+        answer_of("AddedPartitions", "they are there, each with a leader that takes records", 201),
+        other_answers=(answer_of("AddedPartitions", "there were as many already"),),
+        help="Records with a key go to other partitions from then on. None is ever taken away.",
+        body=body_of(shape("", {"partitions": integer("in all", minimum=1, maximum=limits.PARTITIONS_MAX)}, closed=True), {"partitions": 6}),
+        errors=(e.UnknownTopicError, e.ConflictError)),
+    Operation(
+        "elect_leader", "POST", routes.ELECT, MANAGER, "Topics", "Let another replica of a partition lead.", answer_of("Elected"),
+        body=body_of(shape("", {"broker_id": ref("BrokerId")}, optional=("broker_id",), closed=True), {}, is_needed=False),
+        help="Without a broker the one of its replicas' that leads the fewest. Where it leads already nothing is done.",
+        errors=(e.UnknownTopicError, e.UnknownPartitionError, e.RefusedError)),
+    Operation(
+        "produce_to_topic", "POST", routes.TOPIC_RECORDS, MANAGER, "Records", "Send records to a topic, each to its partition.",
+        answer_of("Spread", "all of them are on disk on a majority of the replicas"),
+        help="Each goes to the partition that it names, else to its key's; those with neither stay together. All or nothing in each partition: "
+             "where some have stored their part and others have not the answer is 502 `partly_stored`, and its details say which.",
+        body=body_of({"anyOf": [ref("AddressedRecord"), shape("", {"records": listed(ref("AddressedRecord"), least=1)}, closed=True)]},
+                     {"records": [{"value": GREETING, "key": "a"}, {"value": GREETING, "partition": 0}]}),
+        errors=(e.UnknownTopicError, e.UnknownPartitionError, e.UnsupportedMediaTypeError, e.PartlyStoredError)),
+    Operation(
+        "consumer_lag", "GET", routes.LAG, MANAGER, "Registrations", "How far a consumer is, by partition.", answer_of("Lag"),
+        arguments=(Argument("query", "consumer_id", ref("ConsumerId"), "as its registration told it", True, 1), *FRESHNESS),
+        errors=(e.UnknownTopicError, e.UnknownConsumerError)),
+    Operation(
+        "search_topic", "GET", routes.SEARCH, MANAGER, "Records", "Every message with a key, or of a time, or both.", answer_of("Found"),
+        help="Complete over all partitions, ordered by partition and offset, as of the ends that the first page fixed. A page may hold few "
+             "messages, or none, and have a cursor all the same: only a null cursor is the end. A key, or a time, is needed.",
+        arguments=(Argument("query", "key", text(), "messages with this key, as text", example="a"),
+                   Argument("query", "key_base64", {"type": "string", "contentEncoding": "base64"}, "the same, as bytes"),
+                   Argument("query", "from_timestamp", integer(), "appended at this time or later: microseconds since 1970"),
+                   Argument("query", "to_timestamp", integer(), "appended before this time"),
+                   Argument("query", "max_records", integer(minimum=1, maximum=1_000, default=100), "of a page"),
+                   Argument("query", "cursor", text(), "as the page before told it; the other arguments as for that"), *FRESHNESS),
+        errors=(e.UnknownTopicError, e.ConflictError)),
+    Operation(
         "delete_topic", "DELETE", routes.TOPIC, MANAGER, "Topics", "Delete a topic with its messages and registrations.",
         answer_of("DeletedTopic", "decided; brokers drop the messages soon"), errors=(e.UnknownTopicError,)),
     Operation(
@@ -204,21 +241,24 @@ OPERATIONS: tuple[Operation, ...] = (
                 e.ProducerFencedError, e.EndOffsetMismatchError)),
     Operation(
         "read_records", "GET", routes.RECORDS, BROKER, "Records", "Read messages from an offset or a time on.",
-        Answer({JSON_TYPE: ref("Read"), ENTRIES_TYPE: _BINARY}, "messages from there on, none where there are no more", headers=_OF_A_READ),
+        Answer({JSON_TYPE: ref("Read"), ENTRIES_TYPE: _BINARY, EVENTS_TYPE: text("Server-Sent Events")},
+               "messages from there on, none where there are no more", headers=_OF_A_READ),
         other_answers=(Answer({}, "the answer that has the tag is the same still", 304, _OF_A_READ),),
-        help=f"At least one message comes where there is one, however large. With Accept: {ENTRIES_TYPE} whole stored blocks come. A range by "
+        help=f"At least one message comes where there is one, however large. With Accept: {ENTRIES_TYPE} whole stored blocks come; with {EVENTS_TYPE} "
+             "it goes on: an event a message, its id the offset, until the client hangs up or an event named error says why it ends. A range by "
              "number that does not end because the log does will be the same for ever: it has an ETag, and with `topic_id` it may be kept without "
              "asking again.",
         arguments=(
             Argument("query", "offset", {"anyOf": [one_of("earliest", "latest"), ref("Offset")], "default": "earliest"}, "where to begin",
                      example="earliest"),
-            Argument("query", "timestamp", integer(maximum=INT64_MAX // 1_000), "where to begin, instead of `offset`: at the first message appended "
-                     "at or after this time, in milliseconds since 1970; at the end where there is none"),
+            Argument("query", "timestamp", integer(), "where to begin, instead of `offset`: at the first message appended at or after this time, in "
+                     "microseconds since 1970; at the end where there is none"),
             Argument("query", "until_offset", ref("Offset"), "where to end, exclusive; not below `offset`"),
             Argument("query", "max_records", integer(minimum=1, default=limits.RECORDS_DEFAULT), f"cut to {limits.RECORDS_MAX}"),
             Argument("query", "max_bytes", integer(minimum=1, default=limits.BYTES_DEFAULT), f"cut to {limits.BYTES_MAX}"),
             Argument("query", "wait_seconds", {**number(), "default": 0},
                      f"wait so long for a message where there is none; cut to {limits.WAIT_SECONDS_MAX:g}"),
+            Argument("header", "Last-Event-ID", ref("Offset"), "of a stream: begin behind this offset, whatever `offset` says"),
             _IDENTITY, Argument("header", "If-None-Match", text(), "tags of answers that the client has: 304 where it is one of them")),
         errors=(e.OffsetOutOfRangeError,)),
     Operation(
@@ -315,6 +355,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "cluster_health", "GET", routes.HEALTH, MANAGER, "Cluster", "Who is alive, and which partitions are not well.", answer_of("Health"),
         arguments=FRESHNESS),
+    Operation(
+        "list_brokers", "GET", routes.BROKERS, MANAGER, "Cluster", "The brokers, and how much each holds.",
+        answer_of(shape("", {"brokers": listed(ref("BrokerLoad"))})), arguments=FRESHNESS),
+    Operation(
+        "add_broker", "POST", routes.BROKERS, MANAGER, "Cluster", "Register a broker that runs, or start one.",
+        answer_of(shape("", {"broker_id": ref("BrokerId")}), "it is registered; again is a success", 201),
+        help="Without an address one is started, where the managers run under a local supervisor.",
+        body=body_of(shape("", {"host": text("where it listens", length_max=255), "port": integer(minimum=1, maximum=limits.PORT_MAX)},
+                           optional=("host", "port"), closed=True), {"host": "127.0.0.1", "port": 9095}, is_needed=False),
+        errors=(e.ConflictError,)),
     Operation(
         "remove_broker", "DELETE", routes.BROKER, MANAGER, "Cluster", "Drain a broker and remove it once it holds nothing.", answer_of("Removed"),
         help="While partitions still move the answer is 503: the drain goes on, ask again.", errors=(e.UnknownBrokerError, e.RefusedError)),

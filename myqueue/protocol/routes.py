@@ -31,7 +31,7 @@ TOPIC = "/v1/topics/{topic}"  # GET describe, PATCH {config: {field: value | nul
 PARTITIONS = "/v1/topics/{topic}/partitions"  # GET list, POST {partitions: how many there are to be in all}
 TOPIC_RECORDS = "/v1/topics/{topic}/records"  # POST records, each to its partition: the one it names, its key's, or the one whose turn it is
 LAG = "/v1/topics/{topic}/lag"  # GET ?consumer_id=N: how far a consumer is, by partition
-SEARCH = "/v1/topics/{topic}/search"  # GET ?key=…|key_base64=…&from_timestamp=ms&to_timestamp=ms&max_records=N&cursor=…
+SEARCH = "/v1/topics/{topic}/search"  # GET ?key=…|key_base64=…&from_timestamp=µs&to_timestamp=µs&max_records=N&cursor=…
 ELECT = "/v1/topics/{topic}/partitions/{partition}/elect"  # POST [{broker_id}]: let another replica lead
 RECOVERY = "/v1/topics/{topic}/recovery"  # GET what lost its majority and would be lost, POST {accept_loss: true, [partitions]}
 BROKERS = "/v1/brokers"  # GET the brokers, POST {host, port} register one, POST {} start one

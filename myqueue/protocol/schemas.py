@@ -169,6 +169,17 @@ _component("TopicDescription", shape("A topic with its partitions.", {
     **COMPONENTS["Topic"]["properties"],
     "partition_list": listed(shape("", {name: field for name, field in COMPONENTS["PartitionInfo"]["properties"].items()
                                         if name in ("partition", "leader", "replicas", "epoch", "status")}))}))
+_component("Partitions", shape("A topic's partitions.", {
+    "topic": ref("TopicName"), "topic_id": ref("TopicId"), "partitions": COMPONENTS["TopicDescription"]["properties"]["partition_list"]}))
+_component("AddedPartitions", shape("How many partitions a topic has.", {
+    "topic": ref("TopicName"), "topic_id": ref("TopicId"), "partitions": integer("in all", minimum=1), "added": integer("of them new")}))
+_component("Elected", shape("Who leads a partition now.", {
+    "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "leader": nullable(ref("BrokerId")), "epoch": ref("Epoch"),
+    "changed": boolean("whether anything was done")}))
+_component("BrokerLoad", shape("A broker, and how much it holds.", {
+    "broker_id": ref("BrokerId"), "host": text("where it listens"), "port": _port, "state": one_of(*STATES),
+    "last_heartbeat": nullable(integer(_AT)), "age_seconds": nullable(number("since it was heard of")),
+    "partitions": integer("that it has a replica of"), "leaders": integer("that it leads")}))
 _component("LossReport", shape("A partition that has no majority of its replicas any more.", {
     "partition": ref("PartitionNumber"), "epoch": ref("Epoch"), "survivors": listed(ref("BrokerId"), "brokers with a replica that answer"),
     "gone": listed(ref("BrokerId"), "brokers with a replica that do not"), "kept_to_offset": nullable(integer("what lies below it survives")),
@@ -218,6 +229,12 @@ _component("Record", shape("What a producer hands over: value or value_base64 is
         "oneOf": [{"required": ["value"]}, {"required": ["value_base64"]}], "examples": [{"value": GREETING}]})
 _component("Batch", {**shape("Records, stored all or nothing.", {"records": listed(ref("Record"), least=1)}, closed=True),
                      "examples": [{"records": [{"value": GREETING, "key": "a"}]}]})
+_component("AddressedRecord", {**COMPONENTS["Record"], "description": "A record, and the partition that it is for.", "properties": {
+    **COMPONENTS["Record"]["properties"], "partition": nullable(ref("PartitionNumber"))}})
+_component("Spread", shape("Where records stand.", {
+    "topic": ref("TopicName"), "record_count": integer("all of them", minimum=1), "partitions": listed(shape("", {
+        "partition": ref("PartitionNumber"), "base_offset": integer("of the first"), "record_count": integer(minimum=1),
+        "records": listed(integer(), "their places in the request, from 0")}))}))
 _component("Appended", shape_of(wire.appended_to_json(Appended(TOPIC, 0, 41, 2, 1_790_000_000_000_000)), "Where the records stand.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "base_offset": integer("of the first record"),
     "record_count": integer("how many, at offsets that follow one another", minimum=1), "append_time": f"when it was stored: {_AT}",
@@ -227,6 +244,16 @@ _component("Message", shape("A record at its place. A key and headers are there 
     **_value("value", "the message"), **_value("key", "the key"),
     "headers": listed(shape("", {"name": text(), **_value("value", "its value", is_null=True)}, optional=("value", "value_base64")))},
     optional=("value", "value_base64", "key", "key_base64", "headers")))
+_component("FoundMessage", shape("A message that was searched for.", {
+    "partition": ref("PartitionNumber"), **COMPONENTS["Message"]["properties"], "append_time": integer(f"when it was stored: {_AT}")},
+    optional=("value", "value_base64", "key", "key_base64", "headers")))
+_component("Found", shape("A page of a search.", {
+    "topic": ref("TopicName"), "records": listed(ref("FoundMessage")), "cut": listed(integer(), "where each partition ends for this search"),
+    "cursor": nullable(text("ask again with it"))}))
+_component("Lag", shape("How far a consumer is.", {
+    "topic": ref("TopicName"), "consumer_id": ref("ConsumerId"), "lag": integer("messages that it has not committed, in all"),
+    "partitions": listed(shape("", {"partition": ref("PartitionNumber"), "offset": nullable(ref("Offset"), "null: it has committed nothing"),
+                                    "start_offset": integer(), "end_offset": integer(), "lag": integer()}))}))
 _bounds = {"start_offset": integer("the first offset that is left"), "end_offset": integer("the offset that the next message will have")}
 _component("Read", shape("Messages in order.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "records": listed(ref("Message")),

@@ -78,7 +78,7 @@ def test_a_search_finds_exactly_the_seven_by_key_by_time_and_by_both(cluster: Cl
             if number in (third, 2 * third):  # apart from what is before, so that a time in between is sure
                 producer.flush()
                 time.sleep(0.05)
-                times.append(int(time.time() * 1_000))
+                times.append(time.time_ns() // 1_000)
                 time.sleep(0.05)
             if number in places:
                 producer.send(topic, b"%d" % number, key="k", partition=number % 5)
@@ -89,13 +89,13 @@ def test_a_search_finds_exactly_the_seven_by_key_by_time_and_by_both(cluster: Cl
     print(f"{MESSAGES} messages were searched by key in {time.monotonic() - began:.2f} s")
     assert sorted(int(message.value) for message in by_key) == places
     assert [(one.partition, one.offset) for one in by_key] == sorted((one.partition, one.offset) for one in by_key)
-    by_time = list(admin.search(topic, from_ms=times[0], to_ms=times[1]))
+    by_time = list(admin.search(topic, from_us=times[0], to_us=times[1]))
     assert Counter(int(message.value) for message in by_time) == Counter(range(third, 2 * third))
-    assert {int(message.value) for message in admin.search(topic, from_ms=times[1])} == set(range(2 * third, MESSAGES))
-    by_both = list(admin.search(topic, key="k", from_ms=times[0], to_ms=times[1]))
+    assert {int(message.value) for message in admin.search(topic, from_us=times[1])} == set(range(2 * third, MESSAGES))
+    by_both = list(admin.search(topic, key="k", from_us=times[0], to_us=times[1]))
     assert sorted(int(message.value) for message in by_both) == [place for place in places if third <= place < 2 * third]
     assert list(admin.search(topic, key="nobody")) == []
-    assert list(admin.search(topic, from_ms=times[1] + 3_600_000)) == []
+    assert list(admin.search(topic, from_us=times[1] + 3_600_000_000)) == []
 
 
 def test_what_is_sent_during_a_search_is_not_among_it(cluster: Cluster, admin: AdminClient, topic: str):

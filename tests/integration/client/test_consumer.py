@@ -176,12 +176,13 @@ def test_a_seek_to_a_time_goes_to_the_first_message_since(transport) -> None:
             for partition in range(2):
                 send(transport, 1, topic="P", first=number, partition=partition)
             clock.advance(1.0)
-        first = 1_700_000_000_000
-        for since, positions in ((0, 0), (first, 0), (first + 1, 1), (first + 1_000, 1), (first + 3_999, 4), (first + 4_001, 5), (10**15, 5)):
+        first = 1_700_000_000_000_000
+        for since, positions in ((0, 0), (first, 0), (first + 1, 1), (first + 1_000_000, 1), (first + 3_999_999, 4), (first + 4_000_001, 5),
+                                 (10**18, 5)):
             consumer.seek_to_timestamp("P", 0, since)
             assert positions == consumer.position("P", 0)
         assert 0 == consumer.position("P", 1)
-        consumer.seek_to_timestamp("P", None, first + 2_000)
+        consumer.seek_to_timestamp("P", None, first + 2_000_000)
         assert [2, 2] == [consumer.position("P", partition) for partition in range(2)]
         for wrong in (-1, 1.5, "x", True, 2**63):
             with pytest.raises(BadRequestError):

@@ -172,7 +172,7 @@ def test_what_is_no_search_is_a_sentence(cluster: ManagerCluster, stub: BrokerSt
     cursor = cluster.write.get(f"{path}?key=k&max_records=1").json()["cursor"]
     for query, word in (("", "needs key"), ("?key=k&key_base64=aw==", "both given"), ("?key_base64=!", "not base64"),
                         ("?from_timestamp=x", "from_timestamp"), ("?to_timestamp=-1", "to_timestamp"),
-                        ("?from_timestamp=9223372036854775807", "from_timestamp"),
+                        ("?from_timestamp=9223372036854775808", "from_timestamp"),
                         ("?key=k&max_records=0", "max_records"), ("?key=k&max_records=1001", "1000"), ("?key=k&max_records=", "max_records"),
                         ("?key=k&more=1", "no argument more"), ("?key=k&key=l", "twice"), ("?key=k&cursor=x", "begin without one"),
                         (f"?key=l&cursor={cursor}", "another search"), (f"?key=k&from_timestamp=1&cursor={cursor}", "another search")):
