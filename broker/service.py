@@ -211,15 +211,15 @@ class BrokerService:
                 found = self._look_again(partition, offset, bytes_max, records_max, until_offset)
             return offset, found
 
-    def begin_stream(self, partition: PartitionId, offset: int | str) -> tuple[int, int]:
-        """The offset that a stream from ``offset`` (or "earliest", "latest") on begins at, and the epoch that it belongs to.
+    def begin_stream(self, partition: PartitionId, start: int | str | Since) -> tuple[int, int]:
+        """The offset that a stream from an offset (or "earliest", "latest", or a time) on begins at, and the epoch that it belongs to.
 
         Raises:
             NotLeaderError: a stream is told by the leader.
             OffsetOutOfRangeError: the offset is below the start or above the end, which it names.
         """
         check_leading(self.head(partition))
-        begin, found = self._look(partition, offset, 1, 1)
+        begin, found = self._look(partition, start, 1, 1)
         return begin, found.epoch
 
     def follow(self, partition: PartitionId, offset: int, epoch: int, *, is_gone: Callable[[], bool]) -> Iterator[Slice | None]:
