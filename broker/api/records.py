@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -40,7 +41,11 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
         return response
 
     def on(topic: str, partition: str, action: Callable[[PartitionId], T]) -> T:
-        name, number, wanted_id = check_topic_name(topic), bodies.partition_number(partition), bodies.topic_identity(request.args)
+        return on_topic(bodies.topic_identity(request.args), topic, partition, action)
+
+    def on_topic(wanted_id: int | None, topic: str, partition: str, action: Callable[[PartitionId], T]) -> T:
+        """As ``on``, also where the request is over."""
+        name, number = check_topic_name(topic), bodies.partition_number(partition)
         try:
             return action(directory.find(name, number, wanted_id))
         except UnknownPartitionError as error:
@@ -63,7 +68,7 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
     @face.get(rule(routes.RECORDS))
     def read(topic: str, partition: str) -> Response:
         if stream.is_wanted(request):
-            return stream.answer(topic, partition, service, on)
+            return stream.answer(topic, partition, service, functools.partial(on_topic, bodies.topic_identity(request.args)))
         packed = ENTRIES_TYPE in request.headers.get("Accept", "")
         start, bounds = bodies.read_arguments(request.args)
         records_max = bodies.records_max(request.args, limits.RECORDS_MAX if packed else limits.RECORDS_DEFAULT)
