@@ -15,7 +15,7 @@ from flask import Request, Response, request
 
 from broker.service import BrokerService
 from db.log_store import Slice
-from myqueue.errors import MyQueueError, UnknownTopicError
+from myqueue.errors import BadRequestError, MyQueueError, UnknownTopicError
 from myqueue.protocol import routes, wire
 from myqueue.protocol.batch import messages_of
 from myqueue.protocol.names import parse_integer
@@ -63,6 +63,8 @@ def answer(topic: str, partition: str, service: BrokerService, on: On[Any]) -> R
 
 def first_offset(incoming: Request) -> int | str:
     """Where to begin: behind the last event that the client has, else at ``offset``, as in a read. Raises BadRequestError."""
+    if "until_offset" in incoming.args:
+        raise BadRequestError("a stream has no until_offset: it goes on until its client hangs up", argument="until_offset")
     given = incoming.headers.get(LAST_EVENT_ID, "")
     return parse_integer(given, name=LAST_EVENT_ID, minimum=-1) + 1 if given else bodies.read_arguments(incoming.args)[0]
 

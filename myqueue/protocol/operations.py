@@ -244,10 +244,10 @@ OPERATIONS: tuple[Operation, ...] = (
         Answer({JSON_TYPE: ref("Read"), ENTRIES_TYPE: _BINARY, EVENTS_TYPE: text("Server-Sent Events")},
                "messages from there on, none where there are no more", headers=_OF_A_READ),
         other_answers=(Answer({}, "the answer that has the tag is the same still", 304, _OF_A_READ),),
-        help=f"At least one message comes where there is one, however large. With Accept: {ENTRIES_TYPE} whole stored blocks come; with {EVENTS_TYPE} "
-             "it goes on: an event a message, its id the offset, until the client hangs up or an event named error says why it ends. A range by "
-             "number that does not end because the log does will be the same for ever: it has an ETag, and with `topic_id` it may be kept without "
-             "asking again.",
+        help=f"At least one message comes where there is one, however large. With Accept: {ENTRIES_TYPE} whole stored blocks come; with "
+             f"{EVENTS_TYPE} it goes on: an event a message, its id the offset, until the client hangs up or an event named error says why "
+             "it ends. A range by number that does not end because the log does will be the same for ever: it has an ETag, and with `topic_id` it "
+             "may be kept without asking again.",
         arguments=(
             Argument("query", "offset", {"anyOf": [one_of("earliest", "latest"), ref("Offset")], "default": "earliest"}, "where to begin",
                      example="earliest"),

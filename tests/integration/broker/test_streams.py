@@ -101,6 +101,7 @@ def test_a_stream_from_the_latest_that_is_lost_before_a_message_resumes_there(br
 
 @pytest.mark.parametrize(("query", "last", "status", "code"), [
     ("?offset=soon", None, 400, "bad_request"), ("", "soon", 400, "bad_request"), ("", "-2", 400, "bad_request"),
+    ("?until_offset=1", None, 400, "bad_request"),
     ("?offset=2", None, 416, "offset_out_of_range"), ("", "1", 416, "offset_out_of_range"), ("?offset=-1", None, 416, "offset_out_of_range")])
 def test_what_is_wrong_is_an_ordinary_answer(broker: BrokerProcess, topic: tuple[str, int], query: str, last: str | None, status: int,
                                              code: str) -> None:
