@@ -21,8 +21,17 @@ from manager.proposer import Proposer
 from manager.records import Records
 from manager.replica import Replica
 from myqueue.clock import Clock
-from myqueue.errors import BadRequestError, ConflictError, MyQueueError, NotFoundError, OutcomeUnknownError, RefusedError, UnavailableError
-from myqueue.protocol.limits import TOPICS_MAX
+from myqueue.errors import (
+    BadRequestError,
+    ConflictError,
+    MyQueueError,
+    NotFoundError,
+    OutcomeUnknownError,
+    RefusedError,
+    UnavailableError,
+    UnknownBrokerError,
+)
+from myqueue.protocol.limits import FACTOR_MAX, TOPICS_MAX
 from myqueue.protocol.names import check_topic_name, parse_integer
 from myqueue.protocol.topic_config import check_config
 from myqueue.protocol.types import NodeAddress, PartitionId
@@ -67,9 +76,26 @@ class ManagerService:
             OutcomeUnknownError: it may exist, or exists but not every leader has taken its partitions yet.
         """
         name, config = check_topic_name(name), check_config(config)
+        self._check_factor(replication_factor)
         created = self._proposer.propose(commands.CreateReplicatedTopic(name, partitions, replication_factor, config))
         self._have_appointed([name])
         return created if created["replication_factor"] != 2 else {**created, "warning": TWO_REPLICAS}
+
+    def _check_factor(self, factor: int | None) -> None:
+        """Raises RefusedError where there are not as many brokers: that is no matter of waiting until they are alive."""
+        if factor is None or factor > FACTOR_MAX:
+            return
+
+        def look(known: Catalogue) -> None:
+            count = len(known.brokers)
+            if count < factor:
+                raise UnknownBrokerError(f"replication_factor {factor} needs as many brokers, there {'is' if count == 1 else 'are'} {count}; nothing "
+                                         "was created", argument="replication_factor", brokers=count)
+
+        try:
+            self._replica.certain(look)
+        except UnknownBrokerError as error:
+            raise RefusedError(error.message, **error.details) from None
 
     def alter_topic(self, name: str, changes: Any) -> dict[str, Any]:
         """Change fields of a topic's config, None takes one out; the topic with its config as it is then. Brokers learn it soon.

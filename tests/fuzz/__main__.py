@@ -29,9 +29,12 @@ def main(argv: list[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     print(f"fuzz: seed {seed}", flush=True)
     began = time.monotonic()
-    say = lambda line: print(line, flush=True)  # noqa: E731
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
     if options.url:
-        report = Run((at.port,), seed=seed, token=os.environ.get("MYQUEUE_TOKEN")).do(options.requests, say)
+        report = Run((at.port,), seed=seed, say=say, token=os.environ.get("MYQUEUE_TOKEN")).do(options.requests)
     else:
         with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,))) as cluster:
             report = run_on(cluster, requests=options.requests, seed=seed, say=say)

@@ -25,6 +25,10 @@ ROUND = 20  # requests of each kind before the topics that were made are looked 
 UNTOUCHED = 25  # messages of the topic that nobody speaks of
 
 
+def no_words(_line: str) -> None:
+    """For who does not want to be told."""
+
+
 @dataclass(slots=True)
 class Report:
     """What was done and what was wrong with it: each kind of finding once, with its number and the first request that showed it."""
@@ -34,8 +38,11 @@ class Report:
     slowest_seconds: float = 0.0
     accepted: int = 0
     findings: dict[str, tuple[int, str]] = field(default_factory=dict)
+    say: Callable[[str], Any] = no_words
 
     def find(self, what: str, example: str = "") -> None:
+        if what not in self.findings:
+            self.say(f"fuzz: {what}\n    {example}")
         count, first = self.findings.get(what, (0, example))
         self.findings[what] = (count + 1, first)
 
@@ -48,13 +55,13 @@ class Report:
 class Run:
     """One run against a cluster. ``ports``: the balancer's first, then of other nodes, for what is sent as bytes."""
 
-    def __init__(self, ports: tuple[int, ...], *, seed: int, token: str | None = None) -> None:
+    def __init__(self, ports: tuple[int, ...], *, seed: int, say: Callable[[str], Any], token: str | None = None) -> None:
         self._ports, self._seed = ports, seed
         self._client, self._rules, self._ledger, self._budget = Client(ports[0], token=token), Rules(), Ledger(), Budget()
         self._name = f"fuzz-{secrets.token_hex(3)}"
-        self.report = Report()
+        self.report = Report(say=say)
 
-    def do(self, requests: int, say: Callable[[str], Any] = lambda line: None) -> Report:
+    def do(self, requests: int) -> Report:
         """Send so many requests, and judge them. The topics of the run are deleted afterwards."""
         pool, untouched = self._prepare()
         before = self._content(untouched)
@@ -69,7 +76,7 @@ class Run:
                     break
             self._look(pool)
             turn += 1
-            say(f"fuzz: {self.report.requests} requests, {len(self.report.findings)} kinds of findings")
+            self.report.say(f"fuzz: {self.report.requests} requests, {len(self.report.findings)} kinds of findings")
         if self._content(untouched) != before:
             self.report.find("the topic that nobody speaks of has changed")
         for topic in (*pool.topics, pool.doomed, untouched):
@@ -139,12 +146,12 @@ class Run:
                 self._ledger.forget(topic)
 
 
-def run_on(cluster: Cluster, *, requests: int, seed: int, say: Callable[[str], Any] = lambda line: None) -> Report:
+def run_on(cluster: Cluster, *, requests: int, seed: int, say: Callable[[str], Any] = no_words) -> Report:
     """A run on a cluster of one's own, with a look behind its face too: databases, processes and logs."""
     nodes = {node["name"]: node for node in cluster.status()["nodes"]}
     ports = tuple(int(nodes[name]["url"].rpartition(":")[2]) for name in ("balancer", "manager-1", "broker-1"))
     schemas, pids = schemas_of(cluster), {name: node["pid"] for name, node in nodes.items()}
-    report = Run(ports, seed=seed).do(requests, say)
+    report = Run(ports, seed=seed, say=say).do(requests)
     for name, schema in schemas_of(cluster).items():
         if schema != schemas[name]:
             report.find(f"{name}: the database's schema has changed", str(set(schema) ^ set(schemas[name]))[:600])

@@ -150,6 +150,17 @@ def test_a_deleted_topic_is_dropped_and_comes_back_as_another(cluster: ManagerCl
     assert cluster.write.get("/consumer/consume", {"topic": name, "consumer_id": consumer_id}).status_code == 400
 
 
+def test_more_replicas_than_there_are_brokers_is_a_mistake_and_no_matter_of_waiting(cluster: ManagerCluster, stub: BrokerStub,
+                                                                                     new_topic: Callable[[], str]):
+    name = new_topic()
+    for manager in (*cluster.reads, cluster.write):
+        answer = manager.post("/v1/topics", {"topic": name, "replication_factor": 7})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "refused")
+        assert "there is 1" in answer.json()["error"]["message"]
+        assert (400, "failure") == ((older := manager.post("/topics", {"topic": name, "replication_factor": 7})).status_code, older.json()["status"])
+    assert cluster.write.get(f"/v1/topics/{name}").status_code == 404
+
+
 def test_a_topic_is_deleted_though_its_broker_cannot_be_told(cluster: ManagerCluster, stub: BrokerStub, new_topic: Callable[[], str]):
     name = new_topic()
     topic_id = cluster.write.post("/v1/topics", {"topic": name}).json()["topic_id"]
