@@ -20,7 +20,8 @@ STYLE = """
 * { box-sizing: border-box }
 body { margin: 0; font: 15px/1.5 system-ui, sans-serif; display: flex }
 nav { position: sticky; top: 0; height: 100vh; overflow: auto; flex: 0 0 19rem; padding: 1rem; border-right: 1px solid var(--line); font-size: 13px }
-nav a { display: block; padding: .1rem .3rem; color: inherit; text-decoration: none; border-radius: 4px; overflow-wrap: anywhere }
+nav a { display: flex; padding: .1rem .3rem; color: inherit; text-decoration: none; border-radius: 4px; overflow-wrap: anywhere }
+nav a[hidden] { display: none }
 nav a:hover { background: var(--soft) }
 nav h2 { font-size: 13px; margin: 1rem 0 .2rem; color: var(--dim) }
 nav input { width: 100%; padding: .4rem; font: inherit; border: 1px solid var(--line); border-radius: 4px }
@@ -30,7 +31,7 @@ h4 { margin: 1rem 0 .3rem; font-size: 13px; color: var(--dim) }
 section { border: 1px solid var(--line); border-radius: 6px; padding: .8rem 1rem; margin: 1rem 0; scroll-margin-top: 1rem }
 section h3 { margin: 0; font: 600 15px/1.6 ui-monospace, monospace; overflow-wrap: anywhere }
 b.method { color: #fff; background: var(--get); border-radius: 4px; padding: .1rem .5rem; margin-right: .5rem; font-size: 12px }
-nav b { display: inline-block; width: 4.6em; font: 600 10px ui-monospace, monospace; color: var(--get) }
+nav b { flex: 0 0 4.6em; font: 600 10px ui-monospace, monospace; color: var(--get) }
 b.POST { background: var(--post) } b.PUT, b.PATCH { background: var(--put) } b.DELETE { background: var(--delete) }
 nav b.POST, nav b.PUT, nav b.PATCH, nav b.DELETE { background: none } nav b.POST { color: var(--post) } nav b.PUT, nav b.PATCH { color: var(--put) }
 nav b.DELETE { color: var(--delete) }
