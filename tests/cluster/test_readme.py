@@ -1,4 +1,4 @@
-"""The README's first screen, executed: its curl lines, its Python and its operator's commands, against a cluster of its own."""
+"""The README's first screen and its tour, executed: curl lines, Python and the operator's commands, against a cluster of its own."""
 
 from __future__ import annotations
 
@@ -6,25 +6,39 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
+from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 BOOTSTRAP = "localhost:9092"  # what the README says
+TOUR = "## The same with curl and with the SDK\n"
 
 pytestmark = pytest.mark.timeout(180)
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+def blocks(language: str, text: str = "") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text or (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def tour() -> list[str]:
+    """The lines of the README's tour; what goes over several lines is one."""
+    text = (ROOT / "README.md").read_text()
+    _, heading, chapter = (text if TOUR in text else (ROOT / "tests/data/curl_tour.md").read_text()).partition(TOUR)
+    assert heading
+    return blocks("sh", chapter)[0].replace("\\\n", "").splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -33,22 +47,38 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def curl(line: str) -> requests.Response:
-    """A curl command line as far as the README uses it; the test must not need curl."""
+def curl(line: str) -> tuple[int, Any]:
+    """What a curl command line is answered: status and JSON. By curl itself, or where that is not there by this reading of the line."""
     words = shlex.split(line)
-    assert "curl" == words.pop(0)
-    method, data, url = "GET", [], ""
+    assert "curl" == words[0]
+    if shutil.which("curl"):
+        done = subprocess.run([*words, "-w", "\n%{http_code}"], capture_output=True, text=True, timeout=60)
+        assert 0 == done.returncode, f"{line}: {done.stderr}"
+        body, _, status = done.stdout.rpartition("\n")
+        return int(status), json.loads(body)
+    return _as_curl_does(words[1:])
+
+
+def _as_curl_does(words: list[str]) -> tuple[int, Any]:
+    """As far as the README uses it."""
+    method, data, url, headers = "", [], "", {}
     while words:
         word = words.pop(0)
         if word == "-X":
             method = words.pop(0)
         elif word == "-d":
             data.append(words.pop(0))
+        elif word == "-H":
+            name, _, value = words.pop(0).partition(": ")
+            headers[name] = value
         elif word != "-s":
             assert not word.startswith("-"), f"curl {word} is not known here"
             url = word
-    headers = {"Content-Type": "application/x-www-form-urlencoded"} if data else {}
-    return requests.request(method, url if "://" in url else f"http://{url}", data="&".join(data).encode() or None, headers=headers, timeout=15)
+    if data:
+        headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
+    answer = requests.request(method or ("POST" if data else "GET"), url if "://" in url else f"http://{url}", data="&".join(data).encode() or None,
+                              headers=headers, timeout=60)
+    return answer.status_code, answer.json()
 
 
 def answers_like(shown: str, answer: dict) -> bool:
@@ -59,24 +89,77 @@ def answers_like(shown: str, answer: dict) -> bool:
     return named.items() <= answer.items()
 
 
-def test_the_first_screen_works_as_written(cluster: Cluster) -> None:
+def test_the_first_screen_and_then_the_tour_work_as_written(cluster: Cluster) -> None:
+    first_screen(cluster)
+    lines_of_curl(cluster)
+    lines_of_python(cluster)
+
+
+def first_screen(cluster: Cluster) -> None:
     """In the order of the README: curl first, then the SDK reads what curl wrote, and its own."""
-    [tour] = [block for block in blocks("sh") if "curl -s" in block]
-    lines = tour.replace(BOOTSTRAP, cluster.bootstrap).splitlines()
-    answer, asked, shown = requests.Response(), 0, 0
-    for line in lines:
+    first, *_ = [block for block in blocks("sh") if "curl -s" in block]
+    answer, asked, shown = {}, 0, 0
+    for line in first.replace(BOOTSTRAP, cluster.bootstrap).splitlines():
         if line.startswith("curl"):
-            answer, asked = curl(line), asked + 1
-            assert 200 == answer.status_code, f"{line}: {answer.text}"
+            (status, answer), asked = curl(line), asked + 1
+            assert 200 == status, f"{line}: {answer}"
         elif line.startswith("# {"):
             shown += 1
-            assert answers_like(line[2:], answer.json()), f"the README shows {line[2:]}, the answer is {answer.text}"
+            assert answers_like(line[2:], answer), f"the README shows {line[2:]}, the answer is {answer}"
     assert (4, 3) == (asked, shown)
 
     [program] = blocks("python")
     done = subprocess.run([sys.executable, "-c", program.replace(BOOTSTRAP, cluster.bootstrap)], capture_output=True, text=True, timeout=60,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert (0, "greetings 0 0 hello, log\ngreetings 0 1 hello again\n") == (done.returncode, done.stdout), done.stderr
+
+
+def lines_of_curl(cluster: Cluster) -> None:
+    """Those of the tour, in order, the long poll beside the line that ends it; the ids in them are those that come after the first screen."""
+    answers: list[Any] = []
+    with ThreadPoolExecutor(1) as pool:
+        polling = None
+        for line in tour():
+            if not line.startswith("curl"):
+                continue
+            command, *beside = re.split(r" &\s", line.replace(BOOTSTRAP, cluster.bootstrap))
+            if beside:
+                polling = pool.submit(curl, command)
+                wait_until(lambda: "myqueue_long_polls 1.0" in requests.get(f"{cluster.node('broker-1')['url']}/metrics", timeout=5).text,
+                           what="the long poll to wait")
+                continue
+            status, answer = curl(command)
+            assert status in (200, 201), f"{line}: {answer}"
+            answers.append(answer)
+        assert polling is not None
+        status, polled = polling.result(20)
+    created, _, placed, paid, read, shipped, _, size, altered, health = answers
+    assert (2, {"retention_ms": 86_400_000}) == (created["partitions"], created["config"])
+    assert [0, 1, 0] == [placed["offset"], paid["base_offset"], shipped["base_offset"]]
+    told = [(one.get("value", one.get("value_base64")), one["key"], one["offset"]) for one in read["records"]]
+    assert [("paid", "o-17", 1), ("AP8=", "o-18", 2)] == told
+    assert (200, ["shipped"]) == (status, [one["value"] for one in polled["records"]])
+    assert (4, [3, 1]) == (size["size"], [one["size"] for one in size["sizes"]])
+    assert {"retention_ms": 86_400_000, "retention_bytes": 1_000_000_000} == altered["config"]
+    assert "alive" == health["brokers"][0]["state"]
+
+
+def lines_of_python(cluster: Cluster) -> None:
+    """Those above the curl lines, one after the other, on a topic of their own."""
+    lines = [line.removeprefix("# ").replace(BOOTSTRAP, cluster.bootstrap).replace('"orders"', '"orders-by-python"') for line in tour()
+             if line.startswith("# ")]
+    with AdminClient(cluster.bootstrap) as admin:
+        names: dict[str, Any] = {"admin": admin, "MyProducer": MyProducer, "MyConsumer": MyConsumer}
+        try:
+            for line in lines:
+                exec(line, names)
+        finally:
+            for name in ("producer", "consumer"):
+                if name in names:
+                    names[name].stop()
+        assert ("paid", 1) == (names["message"].text(), names["message"].offset)
+        assert {"retention_ms": 86_400_000, "retention_bytes": 1_000_000_000} == admin.describe_topic("orders-by-python").config
+    assert 9 == len(lines)
 
 
 def test_every_command_of_the_tables_is_there_and_says_how_it_is_used() -> None:
