@@ -192,6 +192,14 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     # --- the end ---
 
+    def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
+        """Once a request is answered, a body that no view has read and that is not well framed ends the connection, without a second answer."""
+        try:
+            return bool(super()._keepalive_after(conn, keepalive))
+        except ParseException as error:
+            _log.info("a connection ends behind a body that is not well framed: %s", error)
+            return False
+
     def set_accept_enabled(self, enabled: bool) -> None:
         """A worker that ends takes no connection any more: the kernel would go on taking them, and nobody would answer."""
         super().set_accept_enabled(enabled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 from collections.abc import Mapping
@@ -38,6 +39,14 @@ class RawConnection:
         response = http.client.HTTPResponse(self.sock, method=method)
         response.begin()
         return RawAnswer(response.status, response.headers, response.read(), response.will_close)
+
+    def rest(self) -> bytes:
+        """Everything that comes until the other side ends the connection, however it does."""
+        data = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := self.sock.recv(65_536):
+                data += piece
+        return data
 
     def ask(self, target: str, *, method: str = "GET", headers: Mapping[str, str] = {}, body: bytes = b"") -> RawAnswer:
         """Send one request, its target exactly as given, and read the answer."""

@@ -180,3 +180,14 @@ def test_a_body_with_wrong_chunks_is_the_caller_s_mistake(frame: Service) -> Non
             connection.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
             answer = connection.answer()
         assert (400, "bad_request") == (answer.status, json.loads(answer.body)["error"]["code"])
+
+
+def test_a_body_that_nobody_reads_and_that_is_not_well_framed_ends_the_connection(frame: Service) -> None:
+    """One answer, and what stands behind the body is no request."""
+    for body in (b"1;\nx\r\n0\r\n\r\n", b"zz\r\n\r\n", b"3\r\nabcdef\r\n0\r\n\r\n"):
+        with RawConnection(frame.port) as connection:
+            connection.send(b"POST /nothing HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+            connection.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            answers = connection.rest()
+        assert 1 == answers.count(b"HTTP/1.1 "), answers
+        assert answers.startswith(b"HTTP/1.1 404"), answers
