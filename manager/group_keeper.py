@@ -31,6 +31,7 @@ class GroupKeeper:
         self._propose, self._groups, self._replica, self._store, self._clock = propose, groups, replica, store, clock
         self._seen: dict[int, float] = {}  # since when a member is known here: a new leader, and a new member, wait a whole session
         self._holding: dict[int, float] = {}  # since when a member owns what it is to release
+        self._shared: dict[int, tuple[Any, ...]] = {}  # by group: as of what its partitions were found to be shared as they should be
 
     def run(self, leading: threading.Event, stopping: threading.Event) -> None:
         led = False
@@ -39,7 +40,7 @@ class GroupKeeper:
                 led = False
                 continue
             if not led:
-                self._seen, self._holding, led = {}, {}, True
+                self._seen, self._holding, self._shared, led = {}, {}, {}, True
             try:
                 self.turn()
             except MyQueueError as error:
@@ -50,7 +51,7 @@ class GroupKeeper:
         catalogue = self._replica.catalogue()
         members = [member for group in catalogue.groups.values() for member in group.members.values()]
         if not members:
-            self._seen, self._holding = {}, {}
+            self._seen, self._holding, self._shared = {}, {}, {}
             return
         now = self._clock.monotonic()
         self._seen = {member.member_id: self._seen.get(member.member_id, now) for member in members}
@@ -73,4 +74,13 @@ class GroupKeeper:
             if group.name not in catalogue.groups:
                 return
             group = catalogue.groups[group.name]
-        self._groups.share(group, catalogue)
+        now = _what_sharing_goes_by(group, catalogue)
+        if self._shared.get(group.group_id) != now and not self._groups.share(group, catalogue):
+            self._shared[group.group_id] = now
+
+
+def _what_sharing_goes_by(group: Group, catalogue: Catalogue) -> tuple[Any, ...]:
+    """Looked at every second: what costs more is done when this is another one."""
+    names = sorted({name for member in group.members.values() for name in member.topics})
+    topics = [catalogue.topics.get(name) for name in names]
+    return group.row.generation, tuple((topic.topic_id, len(topic.partitions)) for topic in topics if topic is not None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import MyQueueError
 from ..protocol import routes
@@ -14,6 +14,8 @@ from ..protocol.names import check_group_name
 from ..protocol.types import TopicPartition
 from .connection import Connection
 
+T = TypeVar("T")
+PARTITIONS_MAX = 500  # in one call
 NOTICE_SECONDS = 2.0  # so long before a session's end the managers take a silent member for gone
 HEARTBEAT_ANSWER_SECONDS = 3.0  # a heartbeat that got no answer is sent again rather than waited for
 RELEASE_ANSWER_SECONDS = 10.0
@@ -66,13 +68,17 @@ class Membership:
 
     def claim(self, share: Share, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Begin to read: the group's offset in each partition. Raises MemberFencedError where one is another's by now; MyQueueError."""
-        body = {"generation": share.generation, "partitions": _named(partitions)}
-        return _offsets(self._connection.call("POST", self._path(routes.MEMBER_CLAIMS), json=body, repeatable=True))
+        offsets: dict[TopicPartition, int] = {}
+        for part in _parts(sorted(partitions)):
+            body = {"generation": share.generation, "partitions": _named(part)}
+            offsets |= _offsets(self._connection.call("POST", self._path(routes.MEMBER_CLAIMS), json=body, repeatable=True))
+        return offsets
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the group's offsets. Raises MemberFencedError, UnknownMemberError: another member reads on from an earlier one; MyQueueError."""
-        body = {"generation": self._generation, "offsets": [{**one._asdict(), "offset": offset} for one, offset in sorted(offsets.items())]}
-        self._connection.call("PUT", self._path(routes.MEMBER_OFFSETS), json=body, repeatable=True)
+        for part in _parts(sorted(offsets.items())):
+            body = {"generation": self._generation, "offsets": [{**one._asdict(), "offset": offset} for one, offset in part]}
+            self._connection.call("PUT", self._path(routes.MEMBER_OFFSETS), json=body, repeatable=True)
 
     def leave(self) -> None:
         """Let others take over at once. Whoever cannot be asked finds out by this member's silence. Raises MyQueueError."""
@@ -104,6 +110,11 @@ class Membership:
 def failed_for_good(error: MyQueueError) -> bool:
     """Whether joining again can only give the same answer."""
     return not error.retriable and error.status < 500
+
+
+def _parts(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """A call's worth of partitions each: every one of them is written to a log of its own."""
+    return (items[start:start + PARTITIONS_MAX] for start in range(0, len(items), PARTITIONS_MAX))
 
 
 def _partition(body: Mapping[str, Any]) -> TopicPartition:
