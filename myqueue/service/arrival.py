@@ -1,7 +1,8 @@
 """When a request has arrived far enough to be given a thread, and how long it may take: decided on bytes and numbers alone.
 
-A thread waits for nobody who is slow: a request is gathered first, its head and its body up to ``GATHERED_BYTES_MAX``. What is longer is
-read by the thread, under the same bound on time. What a parser has to judge is not judged here: in doubt the request is given a thread.
+A thread waits for nobody who is slow: a request is gathered first, its head and its body up to ``GATHERED_BYTES_MAX``. Of a longer one the
+first ``LONG_BYTES`` are, and the thread reads the rest, under the same bound on time. What a parser has to judge is not judged here: in
+doubt the request is given a thread.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 GATHERED_BYTES_MAX = 65_536
-CHUNKS_BYTES_MAX = 4_096  # of a body in chunks: more is passed on while it arrives
+LONG_BYTES = 4_096  # of a longer body, and of one in chunks: it is passed on while it arrives
 BYTES_PER_SECOND = 4_096  # what is longer than an ordinary request may take longer, by this rate
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*(?=\r\n)", re.IGNORECASE)
@@ -40,10 +41,11 @@ def has_arrived(data: bytes | bytearray, *, body_bytes_max: int) -> bool:
     head, body_at = bytes(data[:end + 2]), end + len(_END)
     lengths, codings = _LENGTH.findall(head), _CODING.findall(head)
     if not lengths and [coding.lower() for coding in codings] == [b"chunked"]:
-        return len(data) - body_at >= CHUNKS_BYTES_MAX or _LAST_CHUNK.search(data[body_at:]) is not None
+        return len(data) - body_at >= LONG_BYTES or _LAST_CHUNK.search(data[body_at:]) is not None
     if codings or len(lengths) != 1 or int(lengths[0]) > body_bytes_max:
         return True  # without a body, or one that is refused
-    return len(data) - body_at >= min(int(lengths[0]), GATHERED_BYTES_MAX)
+    length = int(lengths[0])
+    return len(data) - body_at >= (length if length <= GATHERED_BYTES_MAX else LONG_BYTES)
 
 
 def asks_to_go_on(data: bytes | bytearray) -> bool:

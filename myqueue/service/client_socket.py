@@ -6,6 +6,7 @@ import errno
 import math
 import select
 import socket
+import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -13,10 +14,11 @@ from typing import Any, Protocol
 from ..clock import SystemClock
 from ..errors import SlowRequestError
 from . import arrival
-from .arrival import GATHERED_BYTES_MAX, Limits
+from .arrival import Limits
 
-LOOK_SECONDS = 0.5  # between looks whether the worker ends
+LOOK_MICROSECONDS = 500_000  # for which the kernel waits at a stretch: then there is a look at the clock, and whether the worker ends
 HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+PIECE_BYTES = 16_384  # that the main loop takes in at once: a thread reads large bodies better
 _clock = SystemClock()
 
 
@@ -32,6 +34,8 @@ class ClientSocket(socket.socket):
 
     def __init__(self, accepted: socket.socket, owner: Owner) -> None:
         super().__init__(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, LOOK_MICROSECONDS))
         self._owner = owner
         self._arrived = bytearray()  # and not asked for yet
         self._began, self._received_bytes = math.inf, 0
@@ -43,7 +47,7 @@ class ClientSocket(socket.socket):
     def gather(self) -> bool:
         """Take in what is there. False: the other side sends nothing any more."""
         try:
-            piece = super().recv(GATHERED_BYTES_MAX, socket.MSG_DONTWAIT)
+            piece = super().recv(PIECE_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return True
         except OSError:
@@ -83,7 +87,7 @@ class ClientSocket(socket.socket):
     def discard(self) -> bool:
         """Throw away what has come. False: the other side has closed, too."""
         try:
-            return bool(super().recv(GATHERED_BYTES_MAX, socket.MSG_DONTWAIT))
+            return bool(super().recv(PIECE_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:
             return True
         except OSError:
@@ -98,45 +102,36 @@ class ClientSocket(socket.socket):
             SlowRequestError: it is over. The connection is of no more use.
         """
         if self._arrived:
-            piece = bytes(self._arrived[:size])
+            piece = bytes(memoryview(self._arrived)[:size])
             del self._arrived[:size]
             return piece
-        own_seconds = self.gettimeout()
-        own_end = math.inf if own_seconds is None else _clock.monotonic() + own_seconds
         while True:
             try:
-                piece = super().recv(size, flags | socket.MSG_DONTWAIT)
+                piece = super().recv(size, flags)
             except BlockingIOError:
-                if own_seconds == 0:
+                if self.gettimeout() == 0:
                     raise
             else:
                 self._count(piece)
                 return piece
-            now = _clock.monotonic()
-            if now >= min(self.deadline, self._owner.ends_at):
+            if _clock.monotonic() >= min(self.deadline, self._owner.ends_at):
                 self.is_late = True
                 raise SlowRequestError()
-            if now >= own_end:
-                raise TimeoutError("timed out")
-            _wait(self, select.POLLIN, min(self.deadline, self._owner.ends_at, own_end) - now)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
         """As a socket's. A reader that takes nothing for too long counts as gone: BrokenPipeError."""
         if self.gettimeout() == 0:
             super().sendall(data, flags)
             return
-        left = memoryview(data).cast("B")
+        left, taken_at = memoryview(data).cast("B"), _clock.monotonic()
         while left:
             try:
-                left = left[self.send(left, flags | socket.MSG_DONTWAIT):]
+                left = left[self.send(left, flags):]
             except BlockingIOError:
-                self._wait_for_reader()
-
-    def _wait_for_reader(self) -> None:
-        end = _clock.monotonic() + self._owner.limits.stalled_seconds
-        while not _wait(self, select.POLLOUT, min(end, self._owner.ends_at) - _clock.monotonic()):
-            if _clock.monotonic() >= min(end, self._owner.ends_at):
-                raise BrokenPipeError(errno.EPIPE, "the client does not take its answer")
+                if _clock.monotonic() >= min(taken_at + self._owner.limits.stalled_seconds, self._owner.ends_at):
+                    raise BrokenPipeError(errno.EPIPE, "the client does not take its answer") from None
+            else:
+                taken_at = _clock.monotonic()
 
     def _count(self, piece: bytes | bytearray) -> None:
         if piece:
@@ -154,9 +149,3 @@ def _is_hung_up(sock: socket.socket) -> bool:
     poller = select.poll()
     poller.register(sock, HUNG_UP)
     return bool(poller.poll(0))
-
-
-def _wait(sock: socket.socket, event: int, seconds: float) -> bool:
-    poller = select.poll()
-    poller.register(sock, event)
-    return bool(poller.poll(max(0.0, min(seconds, LOOK_SECONDS)) * 1_000))

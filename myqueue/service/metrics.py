@@ -88,7 +88,8 @@ APPEND_GROUP = _histogram("myqueue_append_group_requests", BROKER, "Requests wri
 COMMIT_SECONDS = _histogram("myqueue_commit_seconds", BROKER, "Time of one append transaction, with its commit.", "Above 0.1: look at the disk.")
 QUEUED_BYTES = _gauge("myqueue_append_queued_bytes", BROKER, "Bytes waiting to be written.",
                       "At the bound, producers get 503: the disk is too slow, or a partition has no majority.", over_processes="livesum")
-LONG_POLLS = _gauge("myqueue_long_polls", BROKER, "Reads that wait for data.", "Near the thread count: raise --threads.", over_processes="livesum")
+LONG_POLLS = _gauge("myqueue_long_polls", BROKER, "Long polls and streams that wait for data.",
+                    "At their share of the threads more are refused: raise these.", over_processes="livesum")
 PARTITIONS_HELD = Looked("myqueue_partitions_held", BROKER, "Partitions that this broker holds, by what it does for them.",
                          "damaged: it is made anew from another replica within minutes, or `myqueue health` says why not. seeding: it gets the "
                          "beginning of the log.", ("role",))

@@ -103,12 +103,12 @@ class Crowd:
 
 
 def times_of(port: int, target: str, *, seconds: float, a_second: float = 50.0, body: bytes = b"") -> list[float]:
-    """How long each of a healthy client's requests took, one after the other at this pace; each must be answered with 200."""
-    taken = []
+    """How long each of a healthy client's requests took, one after the other at this pace at most; each must be answered with 200."""
+    taken: list[float] = []
     with RawConnection(port) as connection:
         begin = time.monotonic()
-        for number in range(int(seconds * a_second)):
-            time.sleep(max(0.0, begin + number / a_second - time.monotonic()))  # the pace, not a wait for anything
+        while (now := time.monotonic()) < begin + seconds:
+            time.sleep(max(0.0, begin + len(taken) / a_second - now))  # the pace, not a wait for anything
             asked = time.monotonic()
             answer = connection.ask(target, method="POST" if body else "GET", body=body)
             taken.append(time.monotonic() - asked)

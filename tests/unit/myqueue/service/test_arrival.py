@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from myqueue.service.arrival import BYTES_PER_SECOND, CHUNKS_BYTES_MAX, GATHERED_BYTES_MAX, Limits, asks_to_go_on, deadline, has_arrived
+from myqueue.service.arrival import BYTES_PER_SECOND, GATHERED_BYTES_MAX, LONG_BYTES, Limits, asks_to_go_on, deadline, has_arrived
 
 BODY_MAX = 1 << 20
 
@@ -37,10 +37,13 @@ def test_what_will_be_refused_is_not_waited_for(fields: bytes) -> None:
     assert arrived(b"POST / HTTP/1.1\r\n" + fields + b"\r\n\r\n")
 
 
-def test_a_long_body_is_waited_for_as_far_as_memory_is_given_to_it() -> None:
-    head = b"POST / HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n"
-    assert not arrived(head + b"x" * (GATHERED_BYTES_MAX - 1))
-    assert arrived(head + b"x" * GATHERED_BYTES_MAX)
+def test_a_body_is_gathered_whole_as_far_as_memory_is_given_to_it_and_a_longer_one_is_passed_on() -> None:
+    head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+    assert not arrived(head % GATHERED_BYTES_MAX + b"x" * (GATHERED_BYTES_MAX - 1))
+    assert arrived(head % GATHERED_BYTES_MAX + b"x" * GATHERED_BYTES_MAX)
+    longer = head % (GATHERED_BYTES_MAX + 1)
+    assert not arrived(longer + b"x" * (LONG_BYTES - 1))
+    assert arrived(longer + b"x" * LONG_BYTES)
 
 
 def test_a_head_without_end_is_given_to_the_parser_to_refuse() -> None:
@@ -62,8 +65,8 @@ def test_wrong_chunks_are_given_to_the_parser_to_refuse() -> None:
 
 def test_a_long_body_in_chunks_is_passed_on_while_it_arrives() -> None:
     head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2000\r\n"
-    assert not arrived(head + b"x" * (CHUNKS_BYTES_MAX - 10))
-    assert arrived(head + b"x" * CHUNKS_BYTES_MAX)
+    assert not arrived(head + b"x" * (LONG_BYTES - 10))
+    assert arrived(head + b"x" * LONG_BYTES)
 
 
 def test_who_waits_to_be_told_to_go_on_is_known_by_the_head() -> None:
