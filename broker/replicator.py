@@ -178,6 +178,10 @@ class Replicator:
             if done():
                 return
         self._push(partition, led, anyway=True)
+        self._await(partition, led, done, stopping, trouble)
+
+    @staticmethod
+    def _await(partition: PartitionId, led: Led, done: Callable[[], bool], stopping: threading.Event, trouble: str) -> None:
         with led.lock:
             if not led.lock.wait_for(lambda: done() or led.is_over or stopping.is_set(), MAJORITY_SECONDS) or not done():
                 raise UnavailableError(f"a majority of the replicas of partition {partition.partition} {trouble}; nothing was done",
@@ -214,10 +218,19 @@ class Replicator:
         Raises:
             NotLeaderError, UnavailableError: somebody may lead.
         """
-        led = self._of(partition, epoch)
-        with led.lock:
-            rounds = led.leading.rounds
-        self._wait_for(partition, led, lambda: led.leading.confirmed(rounds), stopping, "does not answer")
+        self.confirm_all({partition: epoch}, stopping)
+
+    def confirm_all(self, epochs: Mapping[PartitionId, int], stopping: threading.Event) -> None:
+        """The same for several partitions, led in these epochs: their rounds travel together. Raises like ``confirm``."""
+        begun = []
+        for partition, epoch in epochs.items():
+            led = self._of(partition, epoch)
+            with led.lock:
+                begun.append((partition, led, led.leading.rounds))
+        for partition, led, _ in begun:
+            self._push(partition, led, anyway=True)
+        for partition, led, rounds in begun:
+            self._await(partition, led, lambda led=led, rounds=rounds: led.leading.confirmed(rounds), stopping, "does not answer")  # type: ignore[misc]
 
     def kept_from(self, partition: PartitionId, head: Head) -> int:
         """From which lsn on this log's entries are kept for followers; its end where nobody needs any. Nothing goes before this process knows."""

@@ -307,9 +307,18 @@ class BrokerService:
         Raises:
             NotLeaderError, UnavailableError: one of them is not led here, or somebody else may lead it.
         """
+        heads = {partition: head for partition, (head, _) in self._store.consumer_offsets(partitions, "").items()}
+        shared = {}
         for partition in partitions:
-            if not self._knows_the_end(partition):
-                raise NotLeaderError(f"partition {partition} is not led here")
+            head = heads.get(partition)
+            if head is None:
+                raise NotLeaderError(f"partition {partition} is not held here")
+            check_leading(head)
+            if self._is_shared(head):
+                shared[partition] = head.leader_epoch
+                if not self._replicator.knows(partition, head.leader_epoch):
+                    self._replicator.lead(partition, head)
+        self._replicator.confirm_all(shared, self._stopping)
         ends = [position.end_offset for position in self.positions("", partitions)]
         if before_us is None:
             return ends

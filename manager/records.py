@@ -142,7 +142,7 @@ class Records:
     def positions_of(self, consumer: str, topic: Topic) -> list[Position]:
         """The same, by a consumer's or a group's name in the logs, whoever that is. Raises UnavailableError."""
         said, failures = self.ask_leaders(topic, topic.partitions,
-                                           lambda broker_id, address, group: self._brokers.positions(broker_id, address, consumer, group))
+                                          lambda broker_id, address, group: self._brokers.positions(broker_id, address, consumer, group))
         if failures:
             raise failures[0]
         return [Position(number, one["offset"], one["start_offset"], one["end_offset"]) for number, one in sorted(said.items())]
@@ -240,11 +240,14 @@ class Records:
         return self.ask_leaders(topic, rows, lambda broker_id, address, group: self._brokers.sizes(broker_id, address, consumer, group))
 
     def ask_leaders(self, topic: Topic, rows: Sequence[PartitionRow],
-                     make: Callable[[int, NodeAddress, list[PartitionId]], list[T]]) -> tuple[dict[int, T], list[MyQueueError]]:
-        """What the leaders say, by partition, one call a broker; and the errors of those that did not."""
+                    make: Callable[[int, NodeAddress, list[PartitionId]], list[T]],
+                    *, at_once: int | None = None) -> tuple[dict[int, T], list[MyQueueError]]:
+        """What the leaders say, by partition, one call a broker, or one for so many partitions ``at_once``; and the errors of those that did not."""
         catalogue = self._replica.catalogue()
         wanted, now = {row.partition for row in rows}, catalogue.topics.get(topic.name, topic)
-        groups = list(catalogue.by_leader(now, [row for row in now.partitions if row.partition in wanted]).items())
+        led = catalogue.by_leader(now, [row for row in now.partitions if row.partition in wanted])
+        groups = [(broker_id, group[first:first + size]) for broker_id, group in led.items() for size in (at_once or len(group),)
+                  for first in range(0, len(group), size)]
 
         def ask(broker_id: int, group: Sequence[PartitionRow]) -> Callable[[], list[T]]:
             return lambda: self._held(lambda: make(broker_id, catalogue.address(broker_id), [partition_id(row) for row in group]))

@@ -26,6 +26,7 @@ from myqueue.protocol.types import NodeAddress
 SCAN_MAX = 200_000  # records that a page looks at
 BYTES_MAX = 4 << 20  # values, keys and headers of a page; one record always fits
 PAGE_SECONDS = 2.0  # then a page ends; the call under way is waited for
+ENDS_AT_ONCE = 100  # partitions whose ends a broker is asked for in one call
 PARTITIONS_MAX = 1_000  # of a topic that is searched: a cursor has an end for each, and travels in a request line
 
 
@@ -101,7 +102,7 @@ class Search:
 
     def _begun(self, topic: Topic, query: SearchQuery) -> SearchCursor:
         ends, failures = self._records.ask_leaders(topic, topic.partitions, lambda broker_id, address, group: self._brokers.ends(
-            broker_id, address, group, before_us=query.before_us))
+            broker_id, address, group, before_us=query.before_us), at_once=ENDS_AT_ONCE)
         if failures:
             raise failures[0]
         return SearchCursor(topic.topic_id, query.digest, tuple(ends[row.partition] for row in topic.partitions))

@@ -159,3 +159,21 @@ def test_a_follower_far_behind_is_served_from_the_database():
         assert group.other.head(P).end == group.store.head(P).end, "with the same chain"
         assert max(group.wire.sizes) <= BODY_BYTES
         assert send(group, P, b"last") == 6
+
+
+def test_the_ends_of_many_partitions_are_confirmed_in_few_rounds_and_not_where_nobody_follows():
+    """Their rounds travel together; a leader that is cut off does not say where a log ends."""
+    partitions = [PartitionId(1, number) for number in range(40)]
+    with two_brokers(timeout_seconds=5.0) as group:
+        for partition in partitions:
+            group.lead(partition)
+        wait_until(lambda: ends(group.other, partitions) == [1] * 40, what="the markers to be everywhere")
+        for partition in partitions[::2]:
+            send(group, partition, b"x")
+        wait_until(lambda: ends(group.other, partitions) == [2, 1] * 20, what="the records to be everywhere")
+        group.wire.sizes.clear()
+        assert group.service.ends(partitions) == [1, 0] * 20
+        assert len(group.wire.sizes) < 20
+        group.wire.is_open = False
+        with pytest.raises(UnavailableError):
+            group.service.ends(partitions)

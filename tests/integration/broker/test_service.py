@@ -262,8 +262,8 @@ def test_a_search_ends_where_it_was_cut_and_is_refused_beyond_the_end(broker_dat
         assert service.search(P1, Query(b"k", 0), **bounds).records == []
         with pytest.raises(BadRequestError, match="ends before"):
             service.search(P0, Query(b"k", 502), **bounds)
-        with pytest.raises(UnknownPartitionError):
-            service.ends([PartitionId(1, 9)])
+        with pytest.raises(NotLeaderError):
+            service.ends([P0, PartitionId(1, 9)])
 
 
 def test_a_waiting_read_answers_at_once(broker_database: str):
