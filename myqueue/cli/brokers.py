@@ -16,15 +16,17 @@ def add_parser(groups: Any) -> None:
     text = "show, add, drain and remove brokers"
     parser = groups.add_parser("brokers", help=text, description=text)
     commands = parser.add_subparsers(metavar="COMMAND", help="none: list")
-    _add_list(parser)
-    _add_list(commands.add_parser("list", help="show the brokers", description="show the brokers"))
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_bootstrap(parser)
+    parser.set_defaults(run=_list)
 
     def command(name: str, run: object, text: str) -> argparse.ArgumentParser:
         made = commands.add_parser(name, help=text, description=text)
-        add_bootstrap(made)
+        add_bootstrap(made, inherited=True)
         made.set_defaults(run=run)
         return made
 
+    command("list", _list, "show the brokers").add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="as JSON")
     add = command("add", _add, "register a broker that runs already, or have one started")
     add.add_argument("address", metavar="HOST:PORT", type=_address, nargs="?",
                      help="where it listens (default: one is started, where a supervisor runs the managers)")
@@ -33,12 +35,6 @@ def add_parser(groups: Any) -> None:
     drain.add_argument("--undo", action="store_true", help="use it again")
     remove = command("remove", _remove, "drain a broker and remove it; stop it afterwards")
     remove.add_argument("broker_id", type=number(1), metavar="BROKER_ID")
-
-
-def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    add_bootstrap(parser)
-    parser.set_defaults(run=_list)
 
 
 def _address(text: str) -> tuple[str, int]:

@@ -13,9 +13,10 @@ from ..errors import ConfigurationError, UnknownTopicError
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
-def add_bootstrap(parser: argparse.ArgumentParser) -> None:
-    """``--bootstrap``, by default from MYQUEUE_BOOTSTRAP."""
-    parser.add_argument("--bootstrap", metavar="HOST:PORT", default=os.environ.get("MYQUEUE_BOOTSTRAP") or DEFAULT_BOOTSTRAP,
+def add_bootstrap(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
+    """``--bootstrap``, by default from MYQUEUE_BOOTSTRAP; ``inherited`` where the parser above has it too: given there, it counts here."""
+    default = argparse.SUPPRESS if inherited else os.environ.get("MYQUEUE_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", default=default,
                         help=f"the balancer's address, or several with commas (MYQUEUE_BOOTSTRAP; default: {DEFAULT_BOOTSTRAP})")
 
 

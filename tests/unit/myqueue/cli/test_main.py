@@ -88,3 +88,17 @@ def test_down_of_a_folder_without_a_cluster_says_so(tmp_path: Path, capsys: pyte
     """A mistyped folder is not taken for a cluster that is down."""
     assert main(["cluster", "down", "--data", str(tmp_path / "none")]) == 1
     assert capsys.readouterr().err.startswith(f"myqueue: there is no cluster in {tmp_path / 'none'}")
+
+
+@pytest.mark.parametrize("words", [["--bootstrap", "h:1", "remove", "3"], ["remove", "3", "--bootstrap", "h:1"],
+                                   ["--bootstrap", "other:1", "remove", "--bootstrap", "h:1", "3"]])
+def test_an_address_counts_before_and_behind_the_command(words: list[str]):
+    """Nothing is removed from another cluster than the one that was named."""
+    arguments = _parse(["brokers", *words])
+    assert (arguments.bootstrap, arguments.broker_id) == ("h:1", 3)
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--json", "list"], ["list", "--json"]])
+def test_brokers_alone_is_a_list(words: list[str]):
+    assert _parse(["brokers", *words]).json
+    assert not _parse(["brokers", *(word for word in words if word != "--json")]).json
