@@ -42,6 +42,8 @@ class Ledger:
             return
         if "base_offset" in body and not body["duplicate"]:
             self._accepted[(body["topic"], body["partition"])] += body["record_count"]
+        elif sent.operation == "produce_to_topic":
+            self._accepted.update({(body["topic"], part["partition"]): part["record_count"] for part in body["partitions"]})
         elif sent.face in (QUEUE, PARTITION) and sent.method == "POST" and "offset" in body and "timestamp" not in body:
             assert sent.topic is not None, f"{sent} was accepted without a topic"
             self._accepted[(sent.topic, body["partition_id"])] += 1

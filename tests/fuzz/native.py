@@ -30,7 +30,7 @@ class Pool:
     doomed: str  # a topic that may be deleted, and is made anew
     producers: tuple[int, ...]
     consumers: tuple[int, ...]
-    ports: tuple[int, ...]  # of the cluster's nodes, and of nobody
+    ports: tuple[int, ...]  # where nobody listens, then those of the cluster's nodes
 
 
 @st.composite

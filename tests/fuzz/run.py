@@ -153,8 +153,8 @@ def run_on(cluster: Cluster, *, requests: int, seed: int, say: Callable[[str], A
     schemas, pids = schemas_of(cluster), {name: node["pid"] for name, node in nodes.items()}
     report = Run(ports, seed=seed, say=say).do(requests)
     for name, schema in schemas_of(cluster).items():
-        if schema != schemas[name]:
-            report.find(f"{name}: the database's schema has changed", str(set(schema) ^ set(schemas[name]))[:600])
+        if schema != schemas.get(name):
+            report.find(f"{name}: the database's schema has changed", str(set(schema) ^ set(schemas.get(name, ())))[:600])
     for node in cluster.status()["nodes"]:
         if node["pid"] != pids.get(node["name"]) or not node["ready"]:
             report.find(f"{node['name']} was restarted or is not ready", str(node))

@@ -17,11 +17,12 @@ from .native import Pool
 from .wire import Sent
 
 NOBODY = 999  # a broker or manager that is not there
-PARTITIONS_MAX = 3
+PARTITIONS_MAX = 4
 WAIT_SECONDS = 0.02
 INDEX_MAX = 50
 _NODE = re.compile(r"(/v1/(?:brokers|managers)/)([^/?]+)(.*)", re.DOTALL)
-_OWN_TOPIC = re.compile(r"(/v1/topics/)([^/?]+)$")
+_TOPIC = re.compile(r"(/v1/topics/)([^/?]+)((?:/.*)?)", re.DOTALL)
+_ELECTION = re.compile(r"/partitions/[^/]+/elect/?")
 
 
 @dataclass
@@ -41,19 +42,23 @@ def tame(sent: Sent, pool: Pool, budget: Budget) -> Sent:
     node = _NODE.fullmatch(path)
     if node and 0 < _number(unquote(node[2])) < NOBODY:
         path = f"{node[1]}{NOBODY}{node[3]}"
-    topic = _OWN_TOPIC.fullmatch(path)
-    if sent.method == "DELETE" and topic and unquote(topic[2]) in pool.topics:
-        path = topic[1] + quote(pool.doomed)
+    topic = _TOPIC.fullmatch(path)
+    disturbs = topic is not None and ((sent.method == "DELETE" and topic[3] in ("", "/")) or _ELECTION.fullmatch(topic[3]) is not None)
+    if topic is not None and disturbs and unquote(topic[2]) in pool.topics:
+        path = topic[1] + quote(pool.doomed) + topic[3]
     if mark:
         pairs = [(name, str(WAIT_SECONDS) if name == "wait_seconds" and _seconds(value) > WAIT_SECONDS else value)
                  for name, value in parse_qsl(query, keep_blank_values=True, errors="surrogateescape")]
         query = urlencode(pairs, errors="surrogateescape") if any(name == "wait_seconds" for name, _ in pairs) else query
     headers = {name: "1" if name in (routes.MIN_INDEX, routes.PREFER_INDEX) and _number(value) > INDEX_MAX and not budget.take("fresh") else value
                for name, value in sent.headers.items()}
-    return replace(sent, target=f"{path}{mark}{query}", headers=headers, body=_tame_body(sent, path))
+    return replace(sent, target=f"{path}{mark}{query}", headers=headers, body=_tame_body(sent, path.rstrip("/"), pool))
 
 
-def _tame_body(sent: Sent, path: str) -> bytes:
+def _tame_body(sent: Sent, path: str, pool: Pool) -> bytes:
+    is_new_broker = path == routes.BROKERS and sent.method == "POST"
+    if is_new_broker and not sent.body.strip():
+        return json.dumps(_at(pool)).encode()  # without an address a broker would be started
     try:
         body: Any = json.loads(sent.body)
     except (ValueError, RecursionError):
@@ -61,11 +66,23 @@ def _tame_body(sent: Sent, path: str) -> bytes:
     if not isinstance(body, dict):
         return sent.body
     changed = dict(body)
-    if path.rstrip("/") == routes.TOPICS and PARTITIONS_MAX < _number(body.get("partitions")) <= limits.PARTITIONS_MAX:
+    if PARTITIONS_MAX < _number(body.get("partitions")) <= limits.PARTITIONS_MAX:
         changed["partitions"] = PARTITIONS_MAX
-    if path.rstrip("/") == routes.MANAGERS and isinstance(body.get("url"), str) and "://" in body["url"]:
+    config = body.get("config")
+    if isinstance(config, dict) and _number(config.get("partitions_max")) > PARTITIONS_MAX:
+        changed["config"] = {**config, "partitions_max": PARTITIONS_MAX}
+    if isinstance(body.get("url"), str) and "://" in body["url"]:
         changed["url"] = ("http://127.0.0.1:1", "http://localhost:9", "http://[::1]:1")[len(body["url"]) % 3]
+    if is_new_broker and (body.get("host"), body.get("port")) != (None, None) and isinstance(body.get("host"), str):
+        changed["host"] = _at(pool)["host"]
+        changed["port"] = body.get("port") if _number(body.get("port")) < 1 else pool.ports[_number(body["port"]) % len(pool.ports)]
+    elif is_new_broker and body.get("host") is None and body.get("port") is None:
+        changed |= _at(pool)
     return sent.body if changed == body else json.dumps(changed).encode()
+
+
+def _at(pool: Pool) -> dict[str, Any]:
+    return {"host": "127.0.0.1", "port": pool.ports[0]}
 
 
 def _number(value: Any) -> int:

@@ -11,7 +11,7 @@ from tests.fuzz.native import Pool
 from tests.fuzz.tame import NOBODY, Budget, tame
 from tests.fuzz.wire import NATIVE, Sent
 
-POOL = Pool(("a", "b"), "doomed", (1,), (1,), (1,))
+POOL = Pool(("a", "b"), "doomed", (1,), (1,), (1, 9))
 
 
 def tamed(method: str, target: str, body: bytes = b"", **headers: str) -> Sent:
@@ -30,14 +30,28 @@ def test_no_manager_beyond_this_machine_is_asked(url: str) -> None:
     assert body["url"].split("//")[1].rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
 
 
-@pytest.mark.parametrize(("given", "left"), [(4, 3), (10_000, 3), ("77", 3), (3, 3), (10_001, 10_001), (-1, -1), (None, None), (5.5, 5.5)])
+@pytest.mark.parametrize("body", [b"", b" ", b"{}", b'{"host": null}', b'{"host": "example.com", "port": 80}', b'{"host": "10.0.0.1", "port": "80"}'])
+def test_no_broker_beyond_this_machine_is_asked_and_none_is_started(body: bytes) -> None:
+    made = json.loads(tamed("POST", routes.BROKERS, body).body)
+    assert "127.0.0.1" == made["host"]
+    assert made["port"] in POOL.ports
+
+
+def test_what_is_wrong_with_an_address_stays_wrong() -> None:
+    for body in (b'{"port": 0, "host": "x"}', b'{"port": 1}', b'{"host": 1, "port": 1}', b"[]", b"{"):
+        sent = tamed("POST", routes.BROKERS, body)
+        assert sent.body == body or json.loads(sent.body) == {"port": 0, "host": "127.0.0.1"}
+
+
+@pytest.mark.parametrize(("given", "left"), [(5, 4), (10_000, 4), ("77", 4), (4, 4), (10_001, 10_001), (-1, -1), (None, None), (5.5, 5.5)])
 def test_no_topic_of_thousands_of_partitions_is_made(given: object, left: object) -> None:
     body = json.dumps({"topic": "x", "partitions": given}).encode()
     assert {"topic": "x", "partitions": left} == json.loads(tamed("POST", routes.TOPICS, body).body)
 
 
-def test_a_topic_that_is_needed_is_not_deleted() -> None:
+def test_a_topic_that_is_needed_is_not_deleted_and_keeps_its_leaders() -> None:
     assert "/v1/topics/doomed" == tamed("DELETE", "/v1/topics/a").target
+    assert "/v1/topics/doomed/partitions/0/elect" == tamed("POST", "/v1/topics/a/partitions/0/elect").target
     assert "/v1/topics/c" == tamed("DELETE", "/v1/topics/c").target
     assert "/v1/topics/a" == tamed("PATCH", "/v1/topics/a").target
 
