@@ -120,25 +120,27 @@ def test_names_and_texts_are_data_to_every_database(cluster: Cluster, topic: str
 
 @pytest.mark.parametrize("through", ["balancer", "manager-1", "broker-1"])
 def test_a_bad_name_in_a_path_is_refused_and_reaches_no_other_route(cluster: Cluster, through: str) -> None:
-    """Encoded once, encoded twice and as it is; by every method. Nothing is created, deleted or changed by it."""
+    """Encoded once and encoded twice. Nothing is created, deleted or changed by it."""
     url = cluster.balancer_url if through == "balancer" else cluster.node(through)["url"]
-    version = applied(cluster)
-    ends = ["/partitions/0/records", "/partitions/0"] + ([] if through == "broker-1" else ["", "/recovery"])
-    for name in BAD_NAMES:
-        written = {quote(name, safe=""), quote(quote(name, safe=""), safe="")} - {".."}
-        with RawConnection(int(url.rpartition(":")[2])) as connection:
-            for target in sorted(written):
-                for end in ends:
-                    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-                        answer = connection.ask(f"/v1/topics/{target}{end}", method=method, body=b"{}", headers={"Content-Type": "application/json"})
-                        assert 400 <= answer.status < 500, f"{method} {target}{end}: {answer.status} {answer.body[:300]!r}"
-                        assert "error" in json.loads(answer.body), answer.body
-    assert version == applied(cluster)
+    before = everything(cluster)
+    calls = [("GET", "/partitions/0"), ("GET", "/partitions/0/records"), ("POST", "/partitions/0/records"), ("PUT", "/partitions/0/offsets/1")]
+    if through != "broker-1":
+        calls += [("GET", ""), ("DELETE", ""), ("PATCH", ""), ("POST", "/recovery")]
+    with RawConnection(int(url.rpartition(":")[2])) as connection:
+        for name in BAD_NAMES:
+            for target in sorted({quote(name, safe=""), quote(quote(name, safe=""), safe="")} - {".."}):
+                for method, end in calls:
+                    answer = connection.ask(f"/v1/topics/{target}{end}", method=method, body=b"{}", headers={"Content-Type": "application/json"})
+                    assert 400 <= answer.status < 500, f"{method} {target}{end}: {answer.status} {answer.body[:300]!r}"
+                    assert "error" in json.loads(answer.body), answer.body
+    assert before == everything(cluster)
 
 
-def applied(cluster: Cluster) -> int:
-    """How many commands there have been, by a read that shows all that were done."""
-    return int(requests.get(f"{cluster.balancer_url}/v1/topics", params={"fresh": "true"}, timeout=10).headers["MyQueue-Applied-Index"])
+def everything(cluster: Cluster) -> tuple[list, list]:
+    """All topics with what is set for them, and all brokers, by a read that shows whatever was done before it."""
+    topics = requests.get(f"{cluster.balancer_url}/v1/topics", params={"fresh": "true"}, timeout=20).json()["topics"]
+    brokers = requests.get(f"{cluster.balancer_url}/brokers", timeout=20).json()["brokers"]
+    return topics, [(one["broker_id"], one["host"], one["port"]) for one in brokers]
 
 
 def test_types_of_bodies_and_answers_work_alike_through_the_balancer(cluster: Cluster, topic: str) -> None:
@@ -297,12 +299,12 @@ def test_an_idle_producer_whose_connections_were_closed_notices_nothing(cluster:
 
 def test_workers_that_are_replaced_all_the_time_cost_no_message(cluster: Cluster, topic: str) -> None:
     """Balancer, brokers and managers in turn, which ends their connections: the producer sees no error, and each message is there once."""
-    count, rounds = (10_000, 50) if LONG else (1_000, 6)
+    count, rounds = (10_000, 50) if LONG else (1_000, 4)
     ended = threading.Event()
     done: list[int] = []
 
     def replace_workers() -> None:
-        for name in (("balancer", "broker-1", "broker-2", "broker-3", "manager-1", "manager-2", "manager-3") * rounds)[:rounds]:
+        for name in (("balancer", "broker-1", "manager-1", "broker-2", "manager-2", "broker-3", "manager-3") * rounds)[:rounds]:
             before = workers_of(cluster, name)
             for pid in before:
                 os.kill(pid, signal.SIGTERM)
