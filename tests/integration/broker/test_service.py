@@ -24,6 +24,7 @@ from myqueue.errors import (
     RefusedError,
     UnavailableError,
     UnknownPartitionError,
+    UnknownTopicError,
 )
 from myqueue.protocol.batch import Block, messages_of
 from myqueue.protocol.types import PartitionId, Record
@@ -297,7 +298,7 @@ def test_a_dropped_topic_ends_its_waiting_reads(broker_database: str):
         waiting = pool.submit(service.read, P0, 0, bytes_max=1_000, records_max=10, wait_seconds=20)
         wait_until(lambda: service._wakeups._waiters == 1, what="the read to wait")
         service.drop([1])
-        with pytest.raises(UnknownPartitionError):
+        with pytest.raises(UnknownTopicError):
             waiting.result(5)
         with pytest.raises(UnknownPartitionError):
             send(service, b"a")

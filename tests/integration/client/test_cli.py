@@ -151,7 +151,7 @@ def test_messages_since_a_time(myqueue, transport) -> None:
         for partition in ("0", "1"):
             myqueue("produce", "t", "--partition", partition, stdin=b"%d\n" % number)
     [_, second, _] = [message.timestamp for message in transport.messages("t", 1)]
-    since = str(second // 1_000)
+    since = str(second)
     assert [b"1", b"2", b"2"] == sorted(myqueue("consume", "t", "--from-timestamp", since, "--timeout", "1").stdout.split())
     again = myqueue("consume", "t", "--consumer-id", "1", "--from-timestamp", since, "--timeout", "1").stdout
     assert [b"1", b"2", b"2"] == sorted(again.split())
@@ -199,11 +199,11 @@ def test_messages_are_found_by_key_and_time(myqueue, transport) -> None:
     done = myqueue("search", "t", "--key", "k", "--format", "text")
     assert (b"1\n2\n", b"2 messages of t found\n") == (done.stdout, done.stderr)
     assert b"1\n" == myqueue("search", "t", "--key", "k", "--max-messages", "1", "--format", "text").stdout
-    [line] = myqueue("search", "t", "--key", "other", "--from", "2001-01-01", "--to", "99999999999999").stdout.splitlines()
+    [line] = myqueue("search", "t", "--key", "other", "--from", "2001-01-01", "--to", str(2**62)).stdout.splitlines()
     assert (b"3", "other") == (json.loads(line)["value"].encode(), json.loads(line)["key"])
     assert b"" == myqueue("search", "t", "--from", "2001-01-01T00:00:00Z", "--to", "2001-01-02T00:00:00+01:00").stdout
     assert b"--key" in myqueue("search", "t", code=2).stderr
-    assert b"milliseconds" in myqueue("search", "t", "--from", "yesterday", code=2).stderr
+    assert b"microseconds" in myqueue("search", "t", "--from", "yesterday", code=2).stderr
     assert b"nope" in myqueue("search", "nope", "--key", "k", code=1).stderr
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.broker_stub import BrokerStub
 from tests.support.managers import ManagerCluster
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_the_only_replica_leads_and_stays_leader(cluster: ManagerCluster, topic:
 
 
 def test_brokers_are_listed_and_registered(cluster: ManagerCluster, stub: BrokerStub):
-    [one] = cluster.reads[0].get("/v1/brokers").json()["brokers"]
+    [one] = wait_until(lambda: cluster.reads[0].get("/v1/brokers").json()["brokers"], what="the read manager to know the broker")
     assert (one["broker_id"], one["port"], one["state"], one["draining"]) == (1, stub.port, "alive", False)
     answer = cluster.reads[1].post("/v1/brokers", {"host": "127.0.0.1", "port": stub.port})
     assert (answer.status_code, answer.json()) == (201, {"broker_id": 1})
