@@ -128,7 +128,7 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         except OSError:
             self._close(conn)
             return
-        self._leaving[conn] = _clock.monotonic() + GOODBYE_SECONDS
+        self._leaving[conn] = min(_clock.monotonic() + GOODBYE_SECONDS, self.ends_at)
         self._watch(conn, self._on_goodbye)
 
     def _on_goodbye(self, conn: Any, client: Any) -> None:
@@ -188,17 +188,16 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
     # --- requests: in threads ---
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
-        return not conn.sock.is_late and bool(super()._keepalive_after(conn, keepalive))
-
-    # --- the end ---
-
-    def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
-        """Once a request is answered, a body that no view has read and that is not well framed ends the connection, without a second answer."""
+        """Once a request is answered, a body that no view has read and that is not whole ends the connection, without a second answer."""
+        if conn.sock.is_late:
+            return False
         try:
             return bool(super()._keepalive_after(conn, keepalive))
-        except ParseException as error:
-            _log.info("a connection ends behind a body that is not well framed: %s", error)
+        except (ParseException, SlowRequestError) as error:
+            _log.info("a connection ends behind a body that is not whole: %s", error)
             return False
+
+    # --- the end ---
 
     def set_accept_enabled(self, enabled: bool) -> None:
         """A worker that ends takes no connection any more: the kernel would go on taking them, and nobody would answer."""

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 WAKE_SECONDS = 0.25
 COUNT = 200 if LONG else 60
-SECONDS = 10.0 if LONG else 4.0
+SECONDS = 3.0  # of a measurement; all of them end before the slow ones are cut off
 pytestmark = pytest.mark.timeout(180)
 _names = iter(range(1_000_000))
 
@@ -174,7 +174,7 @@ def test_many_readers_wait_beside_normal_traffic(cluster: Cluster, topic: str, p
     with Crowd(port, COUNT, first=request) as crowd:
         if kind == "streams":
             wait_until(lambda: crowd.answered(b"from offset 0") == COUNT, timeout_seconds=20, what="every stream to have begun")
-        assert_undisturbed(quiet, times_of(balancer_port(cluster), records(other), seconds=SECONDS, body=b'{"value": "x"}'))
+        assert_undisturbed(quiet, lambda: times_of(balancer_port(cluster), records(other), seconds=SECONDS, body=b'{"value": "x"}'))
         assert 0 == crowd.answered(b"HTTP/1.1 503")
         append(cluster, topic, "to all")
         wait_until(lambda: crowd.answered(b'"value":"to all"') == COUNT, timeout_seconds=15, what="every reader to have it")
@@ -193,4 +193,4 @@ def test_slow_clients_hold_up_nobody(cluster: Cluster, kind: str, node: str) -> 
     target = "/topics" if node != "broker-1" else "/partitions"
     quiet = times_of(at, target, seconds=SECONDS)
     with Crowd(at, COUNT, first=first, drip=drip):
-        assert_undisturbed(quiet, times_of(at, target, seconds=SECONDS))
+        assert_undisturbed(quiet, lambda: times_of(at, target, seconds=SECONDS))

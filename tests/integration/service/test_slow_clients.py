@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 FRAME = "tests.support.frame_service"
 COUNT = 200 if LONG else 60  # several times the threads
-SECONDS = 10.0 if LONG else 3.0
+SECONDS = 3.0  # of a measurement; all of them end before the slow ones are cut off
 POST = b"POST /echo HTTP/1.1\r\nHost: x\r\n"
 SLOW = {
     "silent": (b"", b""),
@@ -50,7 +50,7 @@ def test_slow_clients_hold_no_thread_and_hold_up_nobody(frame: Service, kind: st
     first, drip = SLOW[kind]
     quiet = times_of(frame.port, "/echo", seconds=SECONDS, body=b"hello")
     with Crowd(frame.port, COUNT, first=first, drip=drip):
-        assert_undisturbed(quiet, times_of(frame.port, "/echo", seconds=SECONDS, body=b"hello"))
+        assert_undisturbed(quiet, lambda: times_of(frame.port, "/echo", seconds=SECONDS, body=b"hello"))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SLOW if kind != "silent"])
@@ -129,7 +129,7 @@ def test_a_client_that_never_closes_its_end_holds_up_nobody(frame: Service) -> N
     """The server has closed its own; what it waits for then it does not wait for in its main loop."""
     quiet = times_of(frame.port, "/livez", seconds=1)
     with Crowd(frame.port, 20, first=b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as crowd:
-        assert_undisturbed(quiet, times_of(frame.port, "/livez", seconds=1))
+        assert_undisturbed(quiet, lambda: times_of(frame.port, "/livez", seconds=1))
         assert 20 == crowd.answered(b"alive")
 
 
