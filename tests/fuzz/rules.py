@@ -14,6 +14,7 @@ from .wire import FRAMING, NATIVE, PARTITION, Got, Sent
 
 SOMETIMES = {routes.APPLIED_INDEX, "Cache-Control", "ETag", "Vary", routes.OFFSET}  # headers that not every answer of their row has
 ANSWER_SECONDS_MAX = 8.0  # above the longest wait of a manager for anything
+LINE_BYTES = 8_000  # of a request or header line that is too long in any case
 OLDER_STATUSES = {"queue": {200, 400, 413, 503}, PARTITION: {200, 201, 400, 413, 503}}
 UNREADABLE = {400, 404, 405, 413, 414, 415, 417, 431, 501, 503}  # what a request that is none may be answered with
 
@@ -34,7 +35,7 @@ class Rules:
         found = [] if got.seconds <= ANSWER_SECONDS_MAX else [f"it took {got.seconds:.1f} s"]
         if got.status >= 500 and not (got.status == 501 and sent.face == FRAMING):
             found += _of_a_fault(sent, got)
-        if sent.face == FRAMING:
+        if sent.face == FRAMING or _is_too_long(sent, got):
             return found + _of_a_framing(got)
         return found + (self._of_native(sent, got) if sent.face == NATIVE else _of_older(sent, got))
 
@@ -62,6 +63,13 @@ class Rules:
         if key not in self._validators:
             self._validators[key] = jsonschema_rs.Draft202012Validator({**schema, "components": self._components})
         return self._validators[key]
+
+
+def _is_too_long(sent: Sent, got: Got) -> bool:
+    """Whether the server could not read it for its length: then it is of no face."""
+    if got.status == 431:
+        return any(len(value) > LINE_BYTES for value in sent.headers.values())
+    return got.status == 414 and len(sent.target) > LINE_BYTES
 
 
 def _of_a_fault(sent: Sent, got: Got) -> list[str]:

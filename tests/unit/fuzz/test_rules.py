@@ -36,6 +36,7 @@ def native(error: errors.MyQueueError, **headers: str) -> Got:
     (Sent(PARTITION, "GET /", "GET", "/"), got(200, {"status": "Success"})),
     (Sent(PARTITION, "GET /logs", "GET", "/logs"), got(400, {"status": "Failure", "message": "topic is missing", "reason": "topic is missing"})),
     (Sent(FRAMING, "framing", "POST", ""), got(501, {"status": "failure"})),
+    (Sent(NATIVE, "list_topics", "GET", routes.TOPICS + "?a=" + "x" * 9_000), got(414, {})),
     (Sent(FRAMING, "framing", "POST", ""), native(errors.NotLeaderError(), **RETRY)),
 ])
 def test_an_answer_as_it_must_be_is_not_told(sent: Sent, answer: Got) -> None:
@@ -49,6 +50,7 @@ def test_an_answer_as_it_must_be_is_not_told(sent: Sent, answer: Got) -> None:
     (LIST, got(200, {"topics": []}, **{"Content-Type": "text/html"}), "no text/html with 200"),
     (LIST, Got(200, {**HEADERS}, b"<html>", 0.1), "not JSON"),
     (LIST, got(201, {"topics": []}), "no status 201"),
+    (LIST, got(414, {}), "no status 414"),
     (LIST, native(errors.InternalError()), "internal: nobody provoked it"),
     (LIST, native(errors.UnavailableError(), **RETRY), "unavailable: nobody provoked it"),
     (LIST.with_header(routes.MIN_INDEX, "99"), native(errors.StaleMetadataError()), "without Retry-After"),
