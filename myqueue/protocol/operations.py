@@ -211,7 +211,7 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(e.UnknownTopicError, e.ConflictError)),
     Operation(
         "delete_topic", "DELETE", routes.TOPIC, MANAGER, "Topics", "Delete a topic with its messages and registrations.",
-        answer_of("DeletedTopic", "decided; brokers drop the messages soon"), errors=(e.UnknownTopicError,)),
+        answer_of("DeletedTopic", "decided, and dropped by every broker that can be reached"), errors=(e.UnknownTopicError,)),
     Operation(
         "report_loss", "GET", routes.RECOVERY, MANAGER, "Topics", "What would be lost if partitions without a majority went on.",
         answer_of("Losses"), arguments=FRESHNESS, errors=(e.UnknownTopicError,)),
