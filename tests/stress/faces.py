@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 import zlib
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 import requests
 
 from myqueue import MyConsumer, MyProducer
+from myqueue.errors import NOT_DONE
 from myqueue.protocol import routes
 from myqueue.protocol.batch import BATCH_TYPE, pack
 from myqueue.protocol.types import Record
@@ -17,6 +19,7 @@ from myqueue.protocol.types import Record
 from .check import Place
 
 CALL_SECONDS = 30.0
+PAUSE_SECONDS = 0.3  # after which nothing more is expected of the SDK
 BATCH = 5  # records in a native request
 
 
@@ -33,8 +36,8 @@ class Producer(Protocol):
 class Consumer(Protocol):
     number: int  # of the registration
 
-    def take(self) -> list[Place]:
-        """The next messages; none where there is nothing left."""
+    def take(self, due: int = 0) -> list[Place]:
+        """The next messages; none where there is nothing left. ``due``: so many more are known to be there."""
         ...
 
     def left(self) -> int:
@@ -61,9 +64,14 @@ class Http:
 
     def ask(self, method: str, path: str, body: Any = None, *, data: bytes | None = None, headers: Any = None,
             params: Any = None) -> tuple[int, dict[str, Any]]:
-        """Status and JSON of the answer."""
-        answer = self._session.request(method, self._url + path, json=body, data=data, headers=headers, params=params, timeout=CALL_SECONDS)
-        return answer.status_code, answer.json()
+        """Status and JSON of the answer. What was refused because too much is under way, and surely not done, is sent again, as clients do."""
+        end = time.monotonic() + CALL_SECONDS
+        while True:
+            answer = self._session.request(method, self._url + path, json=body, data=data, headers=headers, params=params, timeout=CALL_SECONDS)
+            told = answer.json()
+            if answer.status_code != 503 or told.get("error", told).get("outcome") != NOT_DONE or time.monotonic() > end:
+                return answer.status_code, told
+            time.sleep(float(answer.headers["Retry-After"]) / 2)
 
 
 class Face(Protocol):
@@ -135,7 +143,7 @@ class QueueConsumer:
         self.number = number or http.call("POST", "/consumer/register", {"topic": topic})["consumer_id"]
         self._turn = itertools.count()
 
-    def take(self) -> list[Place]:
+    def take(self, due: int = 0) -> list[Place]:
         named, turn = {"topic": self._topic, "consumer_id": self.number}, next(self._turn)
         if turn % 3 == 0:
             return self._consumed("GET", params=named)
@@ -216,7 +224,7 @@ class PartitionConsumer:
         self.number = number or http.call("POST", "/consumers", {"topic": topic}, status=201)["consumer_id"]
         self._turn = itertools.count()
 
-    def take(self) -> list[Place]:
+    def take(self, due: int = 0) -> list[Place]:
         for _ in range(self._partitions):
             turn = next(self._turn)
             named = {"topic": self._topic, "consumer_id": self.number, "partition": turn % self._partitions}
@@ -291,7 +299,7 @@ class NativeConsumer:
         self.number = number or http.call("POST", routes.CONSUMERS, {"topics": [topic]})["consumers"][topic]["consumer_id"]
         self._turn = itertools.count()
 
-    def take(self) -> list[Place]:
+    def take(self, due: int = 0) -> list[Place]:
         for _ in range(self._partitions):
             partition = next(self._turn) % self._partitions
             at = routes.OFFSETS.format(topic=self._topic, partition=partition, consumer_id=self.number)
@@ -349,9 +357,13 @@ class SdkConsumer:
     def __init__(self, address: str, topic: str, number: int | None, token: str | None) -> None:
         self._consumer, self.number = MyConsumer([topic], broker=address, token=token, consumer_id=number), number or 0
 
-    def take(self) -> list[Place]:
-        """All that comes without a pause, committed."""
-        found = [Place(message.partition, message.offset, message.text()) for message in self._consumer.get_next(timeout_seconds=0.3)]
+    def take(self, due: int = 0) -> list[Place]:
+        """All that is due, or what comes without a pause where nothing is; committed. Its silence says nothing: the machine may be busy."""
+        found = []
+        for message in self._consumer.get_next(timeout_seconds=CALL_SECONDS if due else PAUSE_SECONDS):
+            found.append(Place(message.partition, message.offset, message.text()))
+            if len(found) == due:
+                break
         self._consumer.commit()
         return found
 
