@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import psycopg2.extras
@@ -21,7 +23,8 @@ STATE = "SELECT cluster_id, applied_index FROM raft_state"
 MEMBERS = "SELECT node_id, url, disk_id::text, voter FROM member ORDER BY node_id"
 BROKERS = "SELECT broker_id, disk_id::text, host, port, status, database FROM broker ORDER BY broker_id"
 TOPICS = "SELECT topic_id, name, replication_factor, config, created_at FROM topic ORDER BY name"
-PARTITIONS = "SELECT topic_id, partition, replication_factor, epoch, status, leader, voters, learners FROM partition ORDER BY topic_id, partition"
+PARTITIONS = """SELECT topic_id, partition, replication_factor, epoch, status, leader, voters::text, learners::text
+    FROM partition ORDER BY topic_id, partition"""
 GROUPS = "SELECT group_id, name, generation, strategy, start, created_at FROM consumer_group ORDER BY name"
 GROUP_MEMBERS = """SELECT member_id, group_id, instance_id, topics, session_timeout_ms, wanted, owned, created_at FROM group_member
     ORDER BY member_id"""
@@ -144,6 +147,17 @@ class PartitionRow(NamedTuple):
     learners: Sequence[int] = ()
 
 
+@lru_cache(maxsize=10_000)
+def _decoded(text: str) -> Any:
+    """JSON of which many rows have the same: the few sets of brokers that hold all partitions. Nobody changes what is returned."""
+    return json.loads(text)
+
+
+def _partition_row(topic_id: int, partition: int, replication_factor: int, epoch: int, status: str, leader: int | None, voters: str,
+                   learners: str) -> PartitionRow:
+    return PartitionRow(topic_id, partition, replication_factor, epoch, status, leader, _decoded(voters), _decoded(learners))
+
+
 class MemberRow(NamedTuple):
     node_id: int
     url: str
@@ -197,7 +211,7 @@ class MetadataStore:
             cursor.execute(STATE)
             cluster_id, applied_index = cursor.fetchone()
             tables = []
-            for statement, row in ((MEMBERS, MemberRow), (BROKERS, BrokerRow), (TOPICS, TopicRow), (PARTITIONS, PartitionRow),
+            for statement, row in ((MEMBERS, MemberRow), (BROKERS, BrokerRow), (TOPICS, TopicRow), (PARTITIONS, _partition_row),
                                    (GROUPS, GroupRow), (GROUP_MEMBERS, GroupMemberRow)):
                 cursor.execute(statement)
                 tables.append(tuple(row(*values) for values in cursor.fetchall()))
