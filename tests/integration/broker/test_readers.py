@@ -58,6 +58,7 @@ def reading(reader: Reader) -> Iterator[Reader]:
             done.result(20)
 
 
+@pytest.mark.timeout(300 if LONG else 60)
 def test_a_slow_transaction_and_one_that_is_rolled_back_leave_no_hole(broker_database: str) -> None:
     """Two processes' writers on one partition, one of them held before its commits and failing in every third: offsets that are visible are
     contiguous at any moment, and each reader gets everything that was acknowledged, in order, and nothing that was not.
@@ -157,7 +158,7 @@ def test_a_read_without_bounds_of_a_large_backlog_is_bounded(postgres, managers:
             assert whole <= 2 * MIB
         assert resident_bytes(broker.process.pid) - before < 100 * MIB
         if LONG:
-            assert loaded < max(0.25, 2 * quiet), (quiet, loaded)
+            assert loaded < max(1.0, 2 * quiet), (quiet, loaded)  # client and broker share the machine
 
 
 def _read(broker: BrokerProcess, partition: int, query: str) -> tuple[int, int]:
