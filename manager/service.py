@@ -326,6 +326,10 @@ class ManagerService:
         return {"count": len(rows), "leaderless": told(found.leaderless), "under_replicated": told(found.under_replicated),
                 "without_majority": told(found.without_majority)}
 
+    def draining_brokers(self) -> set[int]:
+        """The brokers whose partitions are to move away."""
+        return {row.broker_id for row in self._replica.catalogue().brokers.values() if row.status == "DRAINING"}
+
     def broker_list(self) -> list[dict[str, Any]]:
         """The brokers with their address, state and how many partitions they hold and lead."""
         seen = {one["id"]: one for one in self.health()["brokers"]}
@@ -336,7 +340,7 @@ class ManagerService:
             health = seen.get(broker_id, {})
             rows.append({"broker_id": broker_id, "host": broker.host, "port": broker.port, "state": health.get("state", "dead"),
                          "last_heartbeat": health.get("last_heartbeat"), "age_seconds": health.get("age_seconds"),
-                         "partitions": held, "leaders": len(catalogue.led_by(broker_id)), "draining": broker.status == "DRAINING"})
+                         "partitions": held, "leaders": len(catalogue.led_by(broker_id))})
         return rows
 
     # --- appointments ---

@@ -23,7 +23,7 @@ from myqueue.protocol import routes
 from myqueue.protocol.names import parse_integer
 from myqueue.service.arguments import json_object
 
-ACTOR_TYPES = ("broker", "manager", "producer", "consumer")
+ACTOR_TYPES = ("broker", "manager", "producer", "consumer", "group_member")
 HEARTBEATS_MAX = 100_000
 CLIENT_ID_MAX = 200
 

@@ -95,7 +95,8 @@ def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView,
 
     @blueprint.get(routes.BROKERS)
     def list_brokers() -> Response:
-        return jsonify({"brokers": service.broker_list()})
+        draining = service.draining_brokers()
+        return jsonify({"brokers": [{**one, "draining": one["broker_id"] in draining} for one in service.broker_list()]})
 
     @blueprint.post(routes.BROKERS)
     def add_broker() -> tuple[Response, int]:

@@ -179,7 +179,7 @@ _component("Elected", shape("Who leads a partition now.", {
 _component("BrokerLoad", shape("A broker, and how much it holds.", {
     "broker_id": ref("BrokerId"), "host": text("where it listens"), "port": _port, "state": one_of(*STATES),
     "last_heartbeat": nullable(integer(_AT)), "age_seconds": nullable(number("since it was heard of")),
-    "partitions": integer("that it has a replica of"), "leaders": integer("that it leads")}))
+    "partitions": integer("that it has a replica of"), "leaders": integer("that it leads"), "draining": boolean("whether they are to move away")}))
 _component("LossReport", shape("A partition that has no majority of its replicas any more.", {
     "partition": ref("PartitionNumber"), "epoch": ref("Epoch"), "survivors": listed(ref("BrokerId"), "brokers with a replica that answer"),
     "gone": listed(ref("BrokerId"), "brokers with a replica that do not"), "kept_to_offset": nullable(integer("what lies below it survives")),

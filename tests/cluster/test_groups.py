@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -232,6 +233,25 @@ def test_a_group_survives_its_managers_leader(cluster: Cluster, broker: str, top
         assert len(places(members)) == 600
     finally:
         cluster.start(f"manager-{leader}")
+
+
+def test_a_member_that_knows_read_managers_alone_stays_a_member(broker: str, topic: str):
+    """Its heartbeats go from there to the write manager, with all others; nobody is taken for silent."""
+    urls = [one["url"] for one in requests.get(f"http://{broker}/v1/managers", timeout=10).json()["managers"] if one["role"] != "write"]
+    joining = {"topics": [topic], "session_timeout_seconds": SESSION_SECONDS}
+    member = requests.post(f"{urls[0]}/v1/groups/{topic}/members", json=joining, timeout=10).json()
+    path, ends = f"/v1/groups/{topic}/members/{member['member_id']}", time.monotonic() + SESSION_SECONDS + 1.0
+    turns = itertools.cycle(urls)
+
+    def beaten_to_the_end() -> bool:
+        answer = requests.post(f"{next(turns)}{path}/heartbeat", json={}, timeout=10)
+        assert (answer.status_code, len(answer.json()["partitions"])) == (200, PARTITIONS), answer.text
+        return time.monotonic() > ends
+
+    wait_until(beaten_to_the_end, what="a session to pass", timeout_seconds=30.0, interval_seconds=0.5)
+    states = {one["state"] for one in requests.get(f"http://{broker}/v1/health", timeout=10).json()["brokers"]}
+    assert states == {"alive"}
+    assert requests.delete(f"{urls[1]}{path}", timeout=10).status_code == 200
 
 
 def test_a_message_that_is_tried_again_comes_again_and_ends_among_the_dead_letters(broker: str, topic: str):

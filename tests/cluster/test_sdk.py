@@ -300,8 +300,12 @@ for number in range(1000):
 def test_the_command_line_moves_a_file_byte_for_byte(broker, topic, tmp_path) -> None:
     content = b"\n\nfirst\r\n\x00\xff\xfe\n" + bytes(range(256)) + b"\n"
     (tmp_path / "in").write_bytes(content)
+    with AdminClient(broker) as admin:
+        admin.create_topic(topic)
+    with MyConsumer([topic], broker) as consumer:
+        consumer_id = str(consumer.consumer_ids[topic])
     for words in (["produce", topic, str(tmp_path / "in")], ["consume", topic, "--timeout", "1", "--output", str(tmp_path / "out")],
-                  ["topics", "list"], ["topics", "describe", topic], ["brokers"], ["health"], ["lag", topic, "1"]):
+                  ["topics", "list"], ["topics", "describe", topic], ["brokers"], ["health"], ["lag", topic, consumer_id]):
         done = subprocess.run([sys.executable, "-m", "myqueue", *words, "--bootstrap", broker], capture_output=True, timeout=30, check=False)
         assert 0 == done.returncode, (words, done.stderr)
     assert content == (tmp_path / "out").read_bytes()

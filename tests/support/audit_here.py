@@ -17,6 +17,7 @@ from pipeline.cluster import DatabaseAddress
 from pipeline.databases import rows_of
 from pipeline.source.positions import read_positions
 
+LOOKS = 5
 NOWHERE = DatabaseAddress("-", 1, "-", "-")
 
 
@@ -36,6 +37,15 @@ class _Database:
 
 def log_damage(url: str, partition: PartitionId) -> list[Damage]:
     """What the audit finds wrong with this replica's log, head, consumers' offsets and count of records."""
+    for _ in range(LOOKS - 1):
+        try:
+            return _log_damage(url, partition)
+        except psycopg2.errors.UndefinedTable:
+            continue  # a segment was dropped between the look at what there is and the look into it
+    return _log_damage(url, partition)
+
+
+def _log_damage(url: str, partition: PartitionId) -> list[Damage]:
     database, topics = _Database(url), {"topic_ids": [partition.topic_id]}
     with database.snapshot() as cursor:
         position = read_positions(cursor, [partition.topic_id])[partition]

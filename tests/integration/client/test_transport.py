@@ -91,7 +91,7 @@ REFUSAL = json.dumps({"error": {"code": "unauthorized", "message": "the signatur
 
 def test_a_signature_that_another_node_refuses_is_not_the_client_s_fault(transport: RequestsTransport) -> None:
     """The clock of one of them is wrong: clients whose calls they pass on are told to come again, not to show other credentials."""
-    refused = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: %d\r\n\r\n%b" % (len(REFUSAL), REFUSAL)
+    refused = b"HTTP/1.1 401 Unauthorized\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(REFUSAL), REFUSAL)
     with server([refused, refused]) as (url, _):
         with pytest.raises(UnavailableError, match=r"does not take this node's signature: .* clock; nothing was done") as told:
             call(transport, "POST", url.replace("/x", "/internal/propose"), json={})
