@@ -299,7 +299,7 @@ def test_an_idle_producer_whose_connections_were_closed_notices_nothing(cluster:
 
 def test_workers_that_are_replaced_all_the_time_cost_no_message(cluster: Cluster, topic: str) -> None:
     """Balancer, brokers and managers in turn, which ends their connections: the producer sees no error, and each message is there once."""
-    count, rounds = (10_000, 50) if LONG else (1_000, 4)
+    count, rounds = (10_000, 50) if LONG else (1_000, 3)
     ended = threading.Event()
     done: list[int] = []
 

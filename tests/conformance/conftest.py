@@ -26,7 +26,7 @@ ENTRANCES = ("given",) if GIVEN else ("balancer", "manager")  # where the manage
 SERVERS = (*ENTRANCES, "broker")
 ANSWERS = "answers"
 WHOLE = bool(GIVEN) or LONG  # else some of the table's cases are looked at, and some of the queue face directly: by turns, so that each kind comes
-DIRECTLY_ONE_IN = 4
+DIRECTLY_ONE_IN = 6
 
 
 @pytest.fixture(scope="package")

@@ -55,7 +55,7 @@ def name_of(value: object) -> str:
     return str(value).replace(" ", "_")
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(("server", "call"), CASES, ids=name_of)
 @pytest.mark.parametrize("way", WAYS)
 def test_all_arguments_may_be_given_by_every_way(world: World, at: Face, call: Call, way: str) -> None:
@@ -70,7 +70,7 @@ def test_what_is_optional_may_be_left_out(world: World, at: Face, call: Call) ->
     at.succeeds(call, {name: arguments[name] for name in needed})
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize(("server", "call", "argument"), ARGUMENTS, ids=name_of)
 def test_each_argument_may_stand_apart_from_the_others(world: World, at: Face, call: Call, argument: str) -> None:
     for alone, others in (("params", "json"), ("json", "params"), ("params", "data"), ("data", "params")):
@@ -114,7 +114,7 @@ def test_each_alias_is_the_argument(world: World, at: Face, call: Call, argument
         at.succeeds(call, {**arguments, alias: arguments.pop(argument)})
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(("server", "call", "argument"), ALIASED, ids=name_of)
 def test_two_aliases_are_one_argument(world: World, at: Face, call: Call, argument: str) -> None:
     """With the same value that value, in the body or in query and body; with different values a mistake, and nothing is done."""
@@ -162,7 +162,7 @@ def test_what_is_missing_is_named(world: World, at: Face, call: Call) -> None:
         at.fails(call, params=as_text({name: value for name, value in arguments.items() if name != argument}), says=argument)
 
 
-@pytest.mark.one_in(11)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize(("server", "call", "argument"), ARGUMENTS, ids=name_of)
 def test_what_an_argument_may_not_be(world: World, at: Face, call: Call, argument: str) -> None:
     """A boolean where a number is due, and all else; in the query too where it can be written there."""
@@ -176,7 +176,7 @@ def test_what_an_argument_may_not_be(world: World, at: Face, call: Call, argumen
     assert not call.stores or before == world.stored()
 
 
-@pytest.mark.one_in(9)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize(("server", "call"), CASES, ids=name_of)
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"1", b"null", b"{", b"{]", b"\xff\xfe", b'{"a": NaN}', b"[" * 50_000, b"{'a': 1}", b"\x00"])
 def test_a_body_that_is_no_json_object_is_a_mistake(world: World, at: Face, call: Call, body: bytes) -> None:
