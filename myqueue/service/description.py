@@ -7,17 +7,21 @@ import json
 
 from flask import Blueprint, Response, request
 
-from ..protocol import openapi, routes
-from . import docs_page
+from ..protocol import routes
 
 KEPT = "public, max-age=300"  # it changes only with the version that runs
 
 
 @functools.cache
-def _made() -> tuple[bytes, bytes]:
-    """The document and the page, made when they are first asked for."""
+def _made() -> tuple[bytes, bytes, str]:
+    """The document, the page and its content policy, made when they are first asked for. What they are made from is loaded then too: every
+    start would pay for it.
+    """
+    from ..protocol import openapi
+    from . import docs_page
+
     document = openapi.document()
-    return json.dumps(document).encode(), docs_page.page(document).encode()
+    return json.dumps(document).encode(), docs_page.page(document).encode(), docs_page.POLICY
 
 
 def make_blueprint() -> Blueprint:
@@ -30,8 +34,9 @@ def make_blueprint() -> Blueprint:
 
     @blueprint.get(routes.DOCS)
     def page() -> Response:
-        response = _kept(_made()[1], "text/html; charset=utf-8")
-        response.headers["Content-Security-Policy"] = docs_page.POLICY
+        _, text, policy = _made()
+        response = _kept(text, "text/html; charset=utf-8")
+        response.headers["Content-Security-Policy"] = policy
         return response
 
     return blueprint

@@ -60,6 +60,7 @@ class Lab:
         self.nodes = Nodes(spec.broker_names(), spec.manager_names(), spec.postgres_names())
         self._clock_folder = folder / "clocks"
         self._clock_folder.mkdir(exist_ok=True)
+        self._broker_ids: dict[str, int] = {}
         self._ports = {name: switchboard.add(name, port) for name, port in _service_ports(saved).items()}
         self._database_ports = {name: switchboard.add(f"{name}.database", saved.ports[spec.postgres_of(name)])
                                 for name in spec.database_nodes()}
@@ -96,8 +97,10 @@ class Lab:
 
     def broker_id(self, name: str) -> int:
         """The id under which the managers know a broker, by where it listens for them. Raises AssertionError: they do not say in time."""
-        port = self._ports.get(name) or int(self.cluster.node(name)["url"].rpartition(":")[2])
-        return wait_until(lambda: self._ids().get(port), timeout_seconds=KNOWN_SECONDS, what=f"the managers to know {name}")
+        if name not in self._broker_ids:  # a broker keeps its id: managers without a majority need not be asked for one that is known
+            port = self._ports.get(name) or int(self.cluster.node(name)["url"].rpartition(":")[2])
+            self._broker_ids[name] = wait_until(lambda: self._ids().get(port), timeout_seconds=KNOWN_SECONDS, what=f"the managers to know {name}")
+        return self._broker_ids[name]
 
     def _ids(self) -> dict[int, int]:
         try:

@@ -82,6 +82,8 @@ class _Campaign:
         if not self._wait(lambda: all(self._acknowledged_since(producer.name, 0.0) for producer in self._producers), HEAL_SECONDS):
             self._say(f"not every producer has a message acknowledged after {HEAL_SECONDS:.0f} s")
         first = self._now()  # the schedule's own zero: everybody is at work
+        for name in self._lab.nodes.brokers:
+            self._lab.broker_id(name)
         nemesis = Nemesis(self._lab, self._history, seed=self._plan.seed, now=lambda: self._now() - first, say=self._say)
         faults = self._plan.faults or make_schedule(self._plan.seed, self._lab.nodes, seconds=self._plan.seconds,
                                                     pause_seconds=self._plan.pause_seconds, only=self._plan.only)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -164,7 +165,9 @@ def test_a_stream_goes_on_at_the_next_leader_without_a_gap(cluster: Cluster, top
     assert all(follower.ends > 1 for follower in followers), "nobody has lost its leader"
 
 
-@pytest.mark.parametrize("kind", ["polls", "streams"])
+@pytest.mark.parametrize(("port", "kind"), [
+    pytest.param(*pair, marks=() if pair in (("through the balancer", "streams"), ("at the leader", "polls")) else pytest.mark.long)
+    for pair in itertools.product(PORTS, ("polls", "streams"))], indirect=["port"])
 def test_many_readers_wait_beside_normal_traffic(cluster: Cluster, topic: str, port: int, kind: str) -> None:
     """They hold up neither a producer nor a reader of another topic, and all get what comes for them."""
     other = make(cluster)
@@ -185,8 +188,11 @@ SLOW = {"silent": (b"", b""), "a byte of the head a second": (b"", b"GET / HTTP/
         "a byte of the body a second": (b"POST /topics HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n", b"x" * 100)}
 
 
-@pytest.mark.parametrize("kind", SLOW)
-@pytest.mark.parametrize("node", ["balancer", "manager-1", "broker-1"])
+NODES_OF = {"silent": "manager-1", "a byte of the head a second": "balancer", "a byte of the body a second": "broker-1"}  # in the short form
+
+
+@pytest.mark.parametrize(("kind", "node"), [
+    pytest.param(kind, node, marks=() if node == NODES_OF[kind] else pytest.mark.long) for kind in SLOW for node in NODES_OF.values()])
 def test_slow_clients_hold_up_nobody(cluster: Cluster, kind: str, node: str) -> None:
     first, drip = SLOW[kind]
     at = balancer_port(cluster) if node == "balancer" else urlsplit(cluster.node(node)["url"]).port or 0

@@ -45,7 +45,10 @@ def strict() -> Iterator[Service]:
         yield running
 
 
-@pytest.mark.parametrize("kind", SLOW)
+SHORT = ("silent", "a byte of the head a second", "a byte of a long body a second")  # the others in the long form
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind in SHORT else pytest.mark.long) for kind in SLOW])
 def test_slow_clients_hold_no_thread_and_hold_up_nobody(frame: Service, kind: str) -> None:
     first, drip = SLOW[kind]
     quiet = times_of(frame.port, "/echo", seconds=SECONDS, body=b"hello")
