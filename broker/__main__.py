@@ -27,7 +27,7 @@ def main() -> None:
         return create(settings, wakeups)
 
     serve("broker", make_app, host=settings.host, ports=[settings.port], workers=settings.workers, threads=settings.threads,
-          limits=settings.limits, log_level=settings.log_level, token=settings.token, secret_file=settings.secret_file)
+          limits=settings.client_limits, log_level=settings.log_level, token=settings.token, secret_file=settings.secret_file)
 
 
 if __name__ == "__main__":

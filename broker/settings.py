@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from db.engine import parse_url
 from myqueue.errors import ConfigurationError
-from myqueue.service.arrival import Limits
+from myqueue.service import limits
 from myqueue.settings import setting
 
 
@@ -27,12 +27,9 @@ class BrokerSettings:
     workers: int = setting(1, help="worker processes", minimum=1, maximum=64)
     threads: int = setting(400, help="requests answered at the same time by a worker; a long poll or stream holds one", minimum=4, maximum=4_000)
     long_poll_share: float = setting(0.75, help="part of the threads that may wait in long polls and streams", minimum=0.1, maximum=0.95)
-    connections_max: int = setting(2_000, help="connections that a worker keeps open; at the bound the one that is idle for longest is closed",
-                                   minimum=16, maximum=100_000)
-    request_seconds: float = setting(10.0, help="time for a request to arrive, and a second more for every 4 KiB of it; then it is refused with 408",
-                                     minimum=0.5, maximum=600)
-    stalled_seconds: float = setting(60.0, help="time for which a client may take nothing of its answer; then the connection ends", minimum=1,
-                                     maximum=3_600)
+    connections_max: int = limits.connections_max()
+    request_seconds: float = limits.request_seconds()
+    stalled_seconds: float = limits.stalled_seconds()
     writers: int = setting(4, help="transactions that a worker has under way at the same time, one a partition", minimum=1, maximum=64)
     replicators: int = setting(4, help="requests to other brokers that a worker has under way at the same time, two a broker", minimum=1, maximum=64)
     replica_check_seconds: float = setting(1.0, help="time between looks at what other replicas lack", minimum=0.05, maximum=60)
@@ -71,9 +68,9 @@ class BrokerSettings:
         return host.strip("[]"), int(port)
 
     @property
-    def limits(self) -> Limits:
+    def client_limits(self) -> limits.Limits:
         """What clients may hold of a worker."""
-        return Limits(self.connections_max, self.request_seconds, self.stalled_seconds)
+        return limits.Limits(self.connections_max, self.request_seconds, self.stalled_seconds)
 
     @property
     def long_polls_max(self) -> int:

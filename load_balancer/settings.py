@@ -7,7 +7,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from myqueue.errors import ConfigurationError
-from myqueue.service.arrival import Limits
+from myqueue.service import limits
 from myqueue.settings import setting
 
 
@@ -25,12 +25,9 @@ class BalancerSettings:
     threads: int = setting(400, help="requests in hand at once in a worker; a long poll or stream holds one", minimum=2, maximum=4_000)
     backend_share: float = setting(0.75, help="part of the threads that one backend may hold, so that a stuck one cannot stop the others",
                                    minimum=0.1, maximum=1.0)
-    connections_max: int = setting(2_000, help="connections that a worker keeps open; at the bound the one that is idle for longest is closed",
-                                   minimum=16, maximum=100_000)
-    request_seconds: float = setting(10.0, help="time for a request to arrive, and a second more for every 4 KiB of it; then it is refused with 408",
-                                     minimum=0.5, maximum=600)
-    stalled_seconds: float = setting(60.0, help="time for which a client may take nothing of its answer; then the connection ends", minimum=1,
-                                     maximum=3_600)
+    connections_max: int = limits.connections_max()
+    request_seconds: float = limits.request_seconds()
+    stalled_seconds: float = limits.stalled_seconds()
     refresh_interval_seconds: float = setting(1.0, help="time between looks at the managers and the routing table", minimum=0.1, maximum=60)
     poll_timeout_seconds: float = setting(2.0, help="bound on a manager's answer to such a look", minimum=0.1, maximum=30)
     connect_timeout_seconds: float = setting(2.0, help="bound on making a connection to a backend", minimum=0.1, maximum=30)
@@ -47,9 +44,9 @@ class BalancerSettings:
         return [int(port) for port in self.port]
 
     @property
-    def limits(self) -> Limits:
+    def client_limits(self) -> limits.Limits:
         """What clients may hold of a worker."""
-        return Limits(self.connections_max, self.request_seconds, self.stalled_seconds)
+        return limits.Limits(self.connections_max, self.request_seconds, self.stalled_seconds)
 
     def validate(self) -> None:
         for port in self.port:

@@ -21,13 +21,13 @@ from manager.heartbeats import HeartbeatBook
 from manager.records import Position, Records
 from manager.replica import Replica
 from myqueue.errors import MemberFencedError, MyQueueError, RefusedError
+from myqueue.protocol.limits import HEARTBEATS_A_SESSION
 from myqueue.protocol.names import check_group_name, check_topic_name
 from myqueue.protocol.types import TopicPartition
 
 T = TypeVar("T")
 MEMBER = "group_member"  # the type of its heartbeats
 SESSION_TIMEOUT_SECONDS = 10.0
-HEARTBEATS_A_SESSION = 6
 _log = logging.getLogger(__name__)
 
 
@@ -185,15 +185,21 @@ class Groups:
         if group.members:
             raise RefusedError(f"Group '{name}' has {len(group.members)} member(s), which go on from where they are: stop them first",
                                members=len(group.members))
-        calls = []
-        for one, wanted in offsets.items():
+        places = []
+        for one in offsets:
             topic = self._replica.certain(lambda known, one=one: known.topic(one.topic))
-            row = topic.partition(one.partition)
-            if wanted == "earliest":
-                wanted = next(at.start_offset for at in self._records.positions_of(group_key(group.group_id), topic) if at.partition == one.partition)
-            target = {"start": "latest"} if wanted == "latest" else {"offset": wanted}
-            calls.append((topic, row, {"consumer": group_key(group.group_id), "generation": group.row.generation, **target}))
+            places.append((topic, topic.partition(one.partition)))
+        key = group_key(group.group_id)
+        starts = self._starts(key, {topic.name: topic for (topic, _), wanted in zip(places, offsets.values(), strict=True) if wanted == "earliest"})
+        calls = []
+        for (topic, row), (one, wanted) in zip(places, offsets.items(), strict=True):
+            target = {"start": "latest"} if wanted == "latest" else {"offset": starts[one] if wanted == "earliest" else wanted}
+            calls.append((topic, row, {"consumer": key, "generation": group.row.generation, **target}))
         return self._settled(list(offsets), calls)
+
+    def _starts(self, key: str, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
+        return {TopicPartition(name, at.partition): at.start_offset
+                for name, topic in topics.items() for at in self._records.positions_of(key, topic)}
 
     def delete(self, name: str) -> dict[str, Any]:
         """Delete a group without members: another one of its name begins anew. Raises UnknownGroupError, RefusedError: nothing was done."""

@@ -25,9 +25,7 @@ class Looks:
     """Looks when it is asked. Raises MyQueueError where the database does not answer; a group whose lag cannot be told is missing."""
 
     def __init__(self, *, replica: Replica, liveness: Liveness, role: Role, groups: Groups, clock: Clock) -> None:
-        self._replica, self._liveness, self._role, self._groups, self._clock = replica, liveness, role, groups, clock
-        self._lag_lock = threading.Lock()
-        self._lag: tuple[float, dict[tuple[str, ...], float]] = (-math.inf, {})
+        self._replica, self._liveness, self._role, self._lags = replica, liveness, role, GroupLags(groups, clock)
 
     def __call__(self) -> Iterator[metrics.Family]:
         catalogue = self._replica.catalogue()
@@ -39,22 +37,37 @@ class Looks:
                          "without_majority": found.without_majority}
         yield metrics.PARTITION_CONDITIONS.at({(condition,): len(partitions) for condition, partitions in conditions_of.items()})
         yield metrics.GROUP_MEMBERS.at({(group.name,): len(group.members) for group in catalogue.groups.values()})
-        yield metrics.GROUP_LAG.at(self._lags([group.name for group in catalogue.groups.values() if group.members]))
+        yield metrics.GROUP_LAG.at(self._lags.of([group.name for group in catalogue.groups.values() if group.members]))
 
-    def _lags(self, names: list[str]) -> dict[tuple[str, ...], float]:
-        with self._lag_lock:  # whoever comes meanwhile gets what is found now
-            looked_at, lags = self._lag
-            if self._clock.monotonic() - looked_at >= LAG_KEPT_SECONDS:
-                lags = {}
-                for name in names:
-                    try:
-                        positions = self._groups.offsets(name)
-                    except MyQueueError:  # deleted just now, or a partition without a leader: told by its own series
-                        metrics.LOOKS_FAILED.inc()
-                        continue
-                    by_topic: Counter[str] = Counter()
-                    for one in positions:
-                        by_topic[one.topic] += one.position.lag
-                    lags |= {(name, topic): float(lag) for topic, lag in by_topic.items()}
-                self._lag = self._clock.monotonic(), lags
+
+class GroupLags:
+    """How far groups are. Brokers are asked at most once in ``LAG_KEPT_SECONDS``, and by one thread at a time: the others get what was found last."""
+
+    def __init__(self, groups: Groups, clock: Clock) -> None:
+        self._groups, self._clock = groups, clock
+        self._looking = threading.Lock()
+        self._found: tuple[float, dict[tuple[str, ...], float]] = (-math.inf, {})
+
+    def of(self, names: list[str]) -> dict[tuple[str, ...], float]:
+        """By group and topic. A group that cannot be told now is missing."""
+        looked_at, lags = self._found
+        if self._clock.monotonic() - looked_at < LAG_KEPT_SECONDS or not self._looking.acquire(blocking=False):
             return lags
+        try:
+            lags = self._looked_up(names)
+            self._found = self._clock.monotonic(), lags
+        finally:
+            self._looking.release()
+        return lags
+
+    def _looked_up(self, names: list[str]) -> dict[tuple[str, ...], float]:
+        lags: Counter[tuple[str, ...]] = Counter()
+        for name in names:
+            try:
+                positions = self._groups.offsets(name)
+            except MyQueueError:  # deleted just now, or a partition without a leader: told by its own series
+                metrics.LOOKS_FAILED.inc()
+                continue
+            for one in positions:
+                lags[name, one.topic] += one.position.lag
+        return {labels: float(lag) for labels, lag in lags.items()}

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from manager.cluster.liveness import Thresholds
 from myqueue.errors import ConfigurationError
-from myqueue.service.arrival import Limits
+from myqueue.service import limits
 from myqueue.settings import setting
 
 
@@ -25,12 +25,9 @@ class ManagerSettings:
     reader_user: str = setting("myqueue_reader", help="read-only login of the databases, told to Spark jobs; its password never is")
     workers: int = setting(1, help="worker processes", minimum=1, maximum=64)
     threads: int = setting(48, help="requests answered at the same time by a worker", minimum=16, maximum=1_000)
-    connections_max: int = setting(2_000, help="connections that a worker keeps open; at the bound the one that is idle for longest is closed",
-                                   minimum=16, maximum=100_000)
-    request_seconds: float = setting(10.0, help="time for a request to arrive, and a second more for every 4 KiB of it; then it is refused with 408",
-                                     minimum=0.5, maximum=600)
-    stalled_seconds: float = setting(60.0, help="time for which a client may take nothing of its answer; then the connection ends", minimum=1,
-                                     maximum=3_600)
+    connections_max: int = limits.connections_max()
+    request_seconds: float = limits.request_seconds()
+    stalled_seconds: float = limits.stalled_seconds()
     pool_size: int = setting(8, help="database connections of a worker", minimum=4, maximum=100)
     propose_timeout_seconds: float = setting(2.5, help="wait for a command to be committed by a majority", minimum=0.1, maximum=60)
     peer_timeout_seconds: float = setting(2.0, help="wait for another manager's answer to an append", minimum=0.1, maximum=60)
@@ -73,9 +70,9 @@ class ManagerSettings:
         return dict(_parse(item) for item in self.managers)
 
     @property
-    def limits(self) -> Limits:
+    def client_limits(self) -> limits.Limits:
         """What clients may hold of a worker."""
-        return Limits(self.connections_max, self.request_seconds, self.stalled_seconds)
+        return limits.Limits(self.connections_max, self.request_seconds, self.stalled_seconds)
 
     @property
     def snapshot_entries(self) -> int:
@@ -98,10 +95,10 @@ class ManagerSettings:
         if 3 * self.raft_heartbeat_seconds > self.election_timeout_seconds:
             raise ConfigurationError(f"an election timeout of {self.election_timeout_seconds} s needs a heartbeat of at most a third of it, not "
                                      f"{self.raft_heartbeat_seconds} s")
-        for kind, limits in self.thresholds.items():
-            if limits.suspect_after_seconds >= limits.dead_after_seconds:
-                raise ConfigurationError(f"a {kind} must be suspect before it is dead: {limits.suspect_after_seconds} s is not below "
-                                         f"{limits.dead_after_seconds} s")
+        for kind, thresholds in self.thresholds.items():
+            if thresholds.suspect_after_seconds >= thresholds.dead_after_seconds:
+                raise ConfigurationError(f"a {kind} must be suspect before it is dead: {thresholds.suspect_after_seconds} s is not below "
+                                         f"{thresholds.dead_after_seconds} s")
 
 
 def _parse(item: str) -> tuple[int, str]:

@@ -16,6 +16,7 @@ from db.log_store import HeldPartition, LogStore
 from myqueue.errors import MethodNotAllowedError, UnknownPartitionError
 from myqueue.protocol import wire
 from myqueue.protocol.faces import Face
+from myqueue.protocol.limits import INT32_MAX
 from myqueue.protocol.types import PartitionId
 from myqueue.service.arguments import Arguments, arguments_of
 from myqueue.service.faces import speak
@@ -33,7 +34,7 @@ def make_blueprint(service: BrokerService, store: LogStore, directory: Directory
     speak(face, Face.PARTITION)
 
     def find(arguments: Arguments) -> tuple[str, PartitionId]:
-        topic, partition = arguments.topic(), arguments.needed_integer("partition", maximum=bodies.INT32_MAX)
+        topic, partition = arguments.topic(), arguments.needed_integer("partition", maximum=INT32_MAX)
         found = directory.find(topic, partition)
         try:
             service.head(found)
@@ -77,7 +78,7 @@ def make_blueprint(service: BrokerService, store: LogStore, directory: Directory
     def partitions() -> Response:
         arguments = arguments_of(request)
         held = store.held(arguments.topic() if arguments.has("topic") else None)
-        number = arguments.integer("partition", maximum=bodies.INT32_MAX)
+        number = arguments.integer("partition", maximum=INT32_MAX)
         return jsonify({"status": "Success", "partitions": [_listed(one) for one in held if number in (None, one.id.partition)]})
 
     @face.get("/raft_status")

@@ -12,9 +12,8 @@ from manager.leaderships import Leaderships
 from manager.replica import Replica
 from manager.service import ManagerService
 from myqueue.protocol import routes
+from myqueue.protocol.limits import INT32_MAX
 from myqueue.protocol.names import check_topic_name, parse_integer
-
-PARTITION_MAX = 2**31 - 1
 
 
 def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica, leaderships: Leaderships) -> None:
@@ -33,7 +32,7 @@ def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica, l
     @blueprint.post(rule(routes.ELECT))
     def elect(topic: str, partition: str) -> Response:
         wanted = integer_of(body_of("broker_id"), "broker_id", None)
-        return jsonify(leaderships.elect(check_topic_name(topic), parse_integer(partition, name="partition", maximum=PARTITION_MAX), wanted))
+        return jsonify(leaderships.elect(check_topic_name(topic), parse_integer(partition, name="partition", maximum=INT32_MAX), wanted))
 
 
 def partition_list(topic: Topic) -> list[dict[str, Any]]:

@@ -12,11 +12,11 @@ from manager.records import Records
 from manager.search import Search, SearchQuery
 from myqueue.errors import BadRequestError, UnsupportedMediaTypeError
 from myqueue.protocol import routes, wire
+from myqueue.protocol.limits import INT32_MAX
 from myqueue.protocol.names import check_topic_name, parse_integer
 from myqueue.service.arguments import json_object
 
 JSON_TYPE = "application/json"
-PARTITION_MAX = 2**31 - 1
 RECORDS_DEFAULT, RECORDS_MAX = 100, 1_000  # in a page of a search
 
 
@@ -76,4 +76,4 @@ def _batch() -> list[Addressed]:
 def _partition(item: Any) -> int | None:
     if not isinstance(item, dict) or item.get("partition") is None:
         return None
-    return parse_integer(item["partition"], name="partition", maximum=PARTITION_MAX)
+    return parse_integer(item["partition"], name="partition", maximum=INT32_MAX)

@@ -13,11 +13,11 @@ from manager.replica import Replica
 from manager.service import ManagerService
 from myqueue.errors import BadRequestError
 from myqueue.protocol.faces import Face
+from myqueue.protocol.limits import INT32_MAX
 from myqueue.service.arguments import Arguments, arguments_of
 from myqueue.service.faces import speak
 
 REQUEST_ID_MAX = 128
-PARTITION_MAX = 2**31 - 1
 NOTHING_LEFT = "No messages left to retrieve"
 
 
@@ -125,7 +125,7 @@ def message_fields(found: Consumed) -> dict[str, Any]:
 
 
 def partition_of(arguments: Arguments) -> int | None:
-    return arguments.integer("partition", maximum=PARTITION_MAX)
+    return arguments.integer("partition", maximum=INT32_MAX)
 
 
 def key_of(arguments: Arguments) -> bytes | None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from manager.cluster.assignors import STRATEGIES, Subscriber
 from manager.cluster.commands import Assigned
 from manager.cluster.groups import read_partition, spelt
-
-NOTICE_SECONDS = 2.0  # for a heartbeat to become known, and for the command behind an expiry: its partitions are another's within the session timeout
+from myqueue.protocol.limits import NOTICE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,17 +62,12 @@ class GroupReading:
 
     def commit(self, readers: list[Reader]) -> None:
         """Commit what is done of these partitions in one call. Raises MyQueueError."""
-        offsets = {}
-        for reader in readers:
-            offset = reader.progress.to_commit() if reader.progress is not None else None
-            if offset is not None:
-                offsets[reader.partition] = offset
-        if not offsets:
+        wanted = [(reader, offset) for reader in readers if (offset := reader.progress.to_commit()) is not None]
+        if not wanted:
             return
-        self.membership.commit(offsets)
-        for reader in readers:
-            if reader.progress is not None and reader.partition in offsets:
-                reader.progress.committed = offsets[reader.partition]
+        self.membership.commit({reader.partition: offset for reader, offset in wanted}, max(reader.claimed_in for reader, _ in wanted))
+        for reader, offset in wanted:
+            reader.progress.committed = offset
 
     def _join_again(self) -> Share:
         try:

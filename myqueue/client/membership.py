@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from ..errors import MyQueueError
 from ..protocol import routes
+from ..protocol.limits import HEARTBEATS_A_SESSION, NOTICE_SECONDS
 from ..protocol.names import check_group_name
 from ..protocol.types import TopicPartition
 from .connection import Connection
 
 T = TypeVar("T")
 PARTITIONS_MAX = 500  # in one call
-NOTICE_SECONDS = 2.0  # so long before a session's end the managers take a silent member for gone
 HEARTBEAT_ANSWER_SECONDS = 3.0  # a heartbeat that got no answer is sent again rather than waited for
 RELEASE_ANSWER_SECONDS = 10.0
 
@@ -40,15 +40,14 @@ class Membership:
         self._joining = {"topics": list(topics), "strategy": strategy, "start": start, "session_timeout_seconds": session_timeout_seconds,
                          "instance_id": instance_id or str(uuid.uuid4())}
         self.session_timeout_seconds = session_timeout_seconds
-        self.heartbeat_interval_seconds = session_timeout_seconds / 6
+        self.heartbeat_interval_seconds = session_timeout_seconds / HEARTBEATS_A_SESSION  # until the group has told its own
         self.member_id: int | None = None
-        self._generation = 0
         self._heard_at = float("-inf")  # when the call was made that the group answered last
         self._lock = threading.Lock()
         self._left = False
 
     def __repr__(self) -> str:
-        return f"Membership({self.group!r}, member {self.member_id}, generation {self._generation})"
+        return f"Membership({self.group!r}, member {self.member_id})"
 
     def join(self) -> Share:
         """Come into the group, again where it has taken this member for gone. Repeating it is harmless. Raises MyQueueError."""
@@ -74,10 +73,19 @@ class Membership:
             offsets |= _offsets(self._connection.call("POST", self._path(routes.MEMBER_CLAIMS), json=body, repeatable=True))
         return offsets
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the group's offsets. Raises MemberFencedError, UnknownMemberError: another member reads on from an earlier one; MyQueueError."""
+    def commit(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
+        """Set the group's offsets.
+
+        Args:
+            generation: in which these partitions were got, the last of them: what has changed hands since then is refused, also where this
+                member got it back.
+
+        Raises:
+            MemberFencedError, UnknownMemberError: another member reads on from an earlier one.
+            MyQueueError: not known to be done.
+        """
         for part in _parts(sorted(offsets.items())):
-            body = {"generation": self._generation, "offsets": [{**one._asdict(), "offset": offset} for one, offset in part]}
+            body = {"generation": generation, "offsets": [{**one._asdict(), "offset": offset} for one, offset in part]}
             self._connection.call("PUT", self._path(routes.MEMBER_OFFSETS), json=body, repeatable=True)
 
     def leave(self) -> None:
@@ -99,7 +107,6 @@ class Membership:
 
     def _told(self, body: Mapping[str, Any], began: float) -> Share:
         self._heard_at = began
-        self._generation = max(self._generation, body["generation"])
         return Share(body["generation"], {_partition(one): one["generation"] for one in body["partitions"]},
                      [_partition(one) for one in body["releasing"]])
 

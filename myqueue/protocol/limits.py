@@ -16,3 +16,9 @@ FACTOR_MAX = 7  # replicas of a partition
 TOPICS_MAX = 1_000  # in one registration
 IDS_MAX = 10_000  # of producers, or of consumers, in one heartbeat
 URL_MAX = 300
+
+# --- consumer groups ---
+HEARTBEATS_A_SESSION = 6
+# So long before its session ends a silent member is taken for gone, and hands out nothing any more: what was heard of it becomes known, the
+# command is committed, and its partitions are another's, all within the session.
+NOTICE_SECONDS = 2.0

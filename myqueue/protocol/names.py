@@ -16,17 +16,19 @@ _DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
 def check_topic_name(name: object) -> str:
     """The name itself, or InvalidNameError with the rule."""
-    if not isinstance(name, str):
-        raise InvalidNameError(f"a topic name must be a string: {TOPIC_RULE}")
-    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
-        raise InvalidNameError(f"{name[:80]!r} is not allowed: {TOPIC_RULE}")
-    return name
+    return _checked(name, TOPIC_RULE)
 
 
 def check_group_name(name: object) -> str:
     """The name itself, or InvalidNameError: a consumer group is named by the same rule as a topic."""
-    if not isinstance(name, str) or not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
-        raise InvalidNameError(f"{str(name)[:80]!r} is not allowed: {TOPIC_RULE.replace('topic', 'group')}", argument="group")
+    return _checked(name, TOPIC_RULE.replace("topic", "group"), argument="group")
+
+
+def _checked(name: object, rule: str, **details: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidNameError(f"a name must be a string: {rule}", **details)
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidNameError(f"{name[:80]!r} is not allowed: {rule}", **details)
     return name
 
 

@@ -8,7 +8,8 @@ doubt the request is given a thread.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from .limits import Limits
 
 GATHERED_BYTES_MAX = 65_536
 LONG_BYTES = 4_096  # of a longer body, and of one in chunks: it is passed on while it arrives
@@ -18,15 +19,6 @@ _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*(?=\r\
 _CODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:[ \t]*([^\r]*?)[ \t]*(?=\r\n)", re.IGNORECASE)
 _LAST_CHUNK = re.compile(rb"(?:^|\n)0+[ \t;\r]|\r\n\r\n\Z")
 _ASKS_TO_GO_ON = re.compile(rb"\r\nexpect[ \t]*:[ \t]*100-continue[ \t]*\r\n", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What the clients of one worker may hold of it."""
-
-    connections_max: int = 2_000  # open at once
-    request_seconds: float = 10.0  # for a request to arrive
-    stalled_seconds: float = 60.0  # for a reader to take nothing of its answer
 
 
 def has_arrived(data: bytes | bytearray, *, body_bytes_max: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ..clock import SystemClock
 from ..errors import SlowRequestError
 from . import arrival
-from .arrival import Limits
+from .limits import Limits
 
 LOOK_MICROSECONDS = 500_000  # for which the kernel waits at a stretch: then there is a look at the clock, and whether the worker ends
 HUNG_UP = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR

@@ -22,9 +22,9 @@ from gunicorn.arbiter import Arbiter
 
 from ..errors import ConfigurationError, MyQueueError
 from . import faults, logs
-from .arrival import Limits
 from .auth import check_exposure, read_secret
 from .gunicorn_worker import bounded
+from .limits import Limits
 
 if TYPE_CHECKING:
     from flask import Flask

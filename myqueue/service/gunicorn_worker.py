@@ -23,8 +23,8 @@ from gunicorn.workers import gthread
 from ..clock import SystemClock
 from ..errors import BadRequestError, InternalError, MyQueueError, SlowRequestError
 from ..protocol import wire
-from .arrival import Limits
 from .client_socket import ClientSocket
+from .limits import Limits
 
 LINGER_SECONDS = 0.5  # of a worker that ends, for a request that is on its way
 ENDING_SECONDS = 2.0  # of such a worker, for a client that sends or reads slowly

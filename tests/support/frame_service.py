@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from myqueue.service.arrival import Limits
 from myqueue.service.gunicorn_conf import serve
+from myqueue.service.limits import Limits
 from myqueue.service.wakeups import Wakeups
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from myqueue.service.arrival import BYTES_PER_SECOND, GATHERED_BYTES_MAX, LONG_BYTES, Limits, asks_to_go_on, deadline, has_arrived
+from myqueue.service.arrival import BYTES_PER_SECOND, GATHERED_BYTES_MAX, LONG_BYTES, asks_to_go_on, deadline, has_arrived
+from myqueue.service.limits import Limits
 
 BODY_MAX = 1 << 20
 

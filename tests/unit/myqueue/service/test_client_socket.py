@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from myqueue.errors import SlowRequestError
-from myqueue.service.arrival import Limits
 from myqueue.service.client_socket import ClientSocket, hung_up_by
+from myqueue.service.limits import Limits
 
 BODY_MAX = 1 << 20
 pytestmark = pytest.mark.timeout(20)
