@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import psycopg2
+import psycopg2.errors
 import psycopg2.extensions
 
-from myqueue.errors import UnreachableError
+from myqueue.errors import NotFoundError, UnreachableError
 
 from .cluster import DatabaseAddress
 
@@ -72,6 +73,7 @@ class Database:
         """A cursor whose statements all see one snapshot (REPEATABLE READ, read only); the transaction ends with the block.
 
         Raises:
+            NotFoundError: a table is not there (any more).
             UnreachableError: there is no connection, or it broke, or a statement took too long or was refused.
         """
         try:
@@ -83,7 +85,8 @@ class Database:
             self._connection.rollback()
         except psycopg2.Error as error:
             self.close()
-            raise UnreachableError(f"{self._address}: {_first_line(error)}") from error
+            kind = NotFoundError if isinstance(error, psycopg2.errors.UndefinedTable) else UnreachableError
+            raise kind(f"{self._address}: {_first_line(error)}") from error
 
     def close(self) -> None:
         if self._connection is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     IntegerType,
     LongType,
     StringType,
@@ -48,4 +49,5 @@ STRETCH_FACTS = StructType([
     StructField("damage", ArrayType(DAMAGE)),
     StructField("damage_count", LongType()),
     StructField("error", StringType()),
+    StructField("is_dropped", BooleanType()),
 ])

@@ -42,7 +42,7 @@ class AuditReader(DataSourceReader):
         for fact in check_task(stretches, self._limits):
             damage = [(d.check, d.lsn, d.start_offset, d.end_offset, d.detail) for d in fact.damage]
             yield (fact.broker_id, fact.topic, fact.partition, fact.from_lsn, fact.to_lsn, fact.entries, fact.records,
-                   fact.committed_records, damage, fact.damage_count, fact.error)
+                   fact.committed_records, damage, fact.damage_count, fact.error, fact.is_dropped)
 
 
 class AuditDataSource(DataSource):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from myqueue.errors import MyQueueError
+from myqueue.errors import MyQueueError, NotFoundError
 
 from ..cluster import DatabaseAddress
 from ..databases import Database, Limits, rows_of
@@ -43,6 +43,7 @@ class StretchFacts:
     damage: tuple[Damage, ...] = ()
     damage_count: int = 0
     error: str | None = None
+    is_dropped: bool = False  # its segment is gone: the log begins behind it by now
 
 
 # --- heads ---
@@ -94,14 +95,16 @@ def check_task(stretches: Sequence[Stretch], limits: Limits) -> Iterator[Stretch
             try:
                 yield check_stretch(stretch, database)
             except MyQueueError as error:
-                yield StretchFacts(*_place(stretch), error=error.message)
+                yield StretchFacts(*_place(stretch), error=error.message, is_dropped=isinstance(error, NotFoundError))
     finally:
         for database in databases.values():
             database.close()
 
 
 def check_stretch(stretch: Stretch, database: Database) -> StretchFacts:
-    """Check one stretch, in short transactions: no segment is held longer than a statement needs. Raises UnreachableError."""
+    """Check one stretch, in short transactions: no segment is held longer than a statement needs.
+
+    Raises UnreachableError, and NotFoundError where its segment was dropped."""
     parameters = {"topic_id": stretch.topic_id, "partition": stretch.partition, "from_lsn": stretch.from_lsn, "to_lsn": stretch.to_lsn,
                   "commit_lsn": stretch.commit_lsn, "limit": DAMAGE_SHOWN_MAX, **_before(stretch, database)}
     with database.snapshot() as cursor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -17,8 +17,10 @@ from ..source.positions import Position, read_positions
 from . import statements
 from .consumers import OFFSETS, judge_consumers
 from .findings import Finding, Skipped
-from .log_checks import StretchFacts, check_task, finding_of, findings_of, judge_head
+from .log_checks import Damage, StretchFacts, check_task, finding_of, findings_of, judge_head
 from .stretches import Stretch, plan_stretches, spread
+
+LOOKS_MAX = 4
 
 Execute = Callable[[Sequence[Sequence[Stretch]], Limits], Iterable[StretchFacts]]
 
@@ -41,6 +43,7 @@ class _Replica:
     info: PartitionInfo
     broker_id: int
     position: Position
+    damage: tuple[Damage, ...]  # of its head and of its consumers' offsets
 
 
 @dataclass(slots=True)
@@ -55,18 +58,29 @@ class LogAudit:
 
 def audit_logs(cluster: Cluster, partitions: Sequence[PartitionInfo], limits: Limits, execute: Execute, *,
                range_bytes: int, tasks_per_broker: int) -> LogAudit:
-    """Check every replica of these partitions. What cannot be reached is skipped and said, never passed over."""
+    """Check every replica of these partitions. What cannot be reached is skipped and said, never passed over.
+
+    A log may lose its beginning to retention, and uncommitted entries to a new leader, between the survey and the look into it. A replica
+    where that can have happened is surveyed and looked into again, a few times; the last look counts.
+    """
     audit = LogAudit()
-    replicas = _survey(cluster, partitions, limits, audit)
-    stretches = [stretch for replica in replicas for stretch in plan_stretches(
-        replica.broker_id, database_of(cluster, replica.broker_id), replica.info.topic, replica.position, range_bytes)]
-    facts = list(execute(spread(stretches, tasks_per_broker), limits)) if stretches else []
-    audit.findings = _without_echoes([*audit.findings, *findings_of(facts)])
-    audit.skipped += [Skipped(f"broker-{fact.broker_id}", f"{fact.topic}/{fact.partition} lsn {fact.from_lsn} to {fact.to_lsn - 1}", fact.error)
-                      for fact in facts if fact.error]
-    for replica in replicas:
-        _cover(audit, replica, [fact for fact in facts if (fact.broker_id, fact.topic, fact.partition)
-                                == (replica.broker_id, replica.info.topic, replica.info.partition)])
+    left = _by_broker(partitions, audit)
+    for look in range(1, LOOKS_MAX + 1):
+        replicas = _survey(cluster, left, limits, audit)
+        stretches = [stretch for replica in replicas for stretch in plan_stretches(
+            replica.broker_id, database_of(cluster, replica.broker_id), replica.info.topic, replica.position, range_bytes)]
+        facts: dict[tuple[int, str, int], list[StretchFacts]] = {}
+        for fact in execute(spread(stretches, tasks_per_broker), limits) if stretches else ():
+            facts.setdefault((fact.broker_id, fact.topic, fact.partition), []).append(fact)
+        left = {}
+        for replica in replicas:
+            found = facts.get((replica.broker_id, replica.info.topic, replica.info.partition), [])
+            if look < LOOKS_MAX and _may_have_moved(replica, found):
+                left.setdefault(replica.broker_id, []).append(replica.info)
+            else:
+                _conclude(audit, replica, found)
+        if not left:
+            break
     return audit
 
 
@@ -76,13 +90,18 @@ def execute_here(tasks: Sequence[Sequence[Stretch]], limits: Limits) -> list[Str
         return [fact for facts in pool.map(lambda task: list(check_task(task, limits)), tasks) for fact in facts]
 
 
-def _survey(cluster: Cluster, partitions: Sequence[PartitionInfo], limits: Limits, audit: LogAudit) -> list[_Replica]:
+def _by_broker(partitions: Sequence[PartitionInfo], audit: LogAudit) -> dict[int, list[PartitionInfo]]:
+    """Which replicas each broker should hold; a partition without a leader is said."""
     by_broker: dict[int, list[PartitionInfo]] = {}
     for info in partitions:
         if info.leader is None:
             audit.skipped.append(Skipped("managers", f"{info.topic}/{info.partition}", f"it has no leader now ({info.status})"))
         for broker_id in sorted({*info.replicas, *([] if info.leader is None else [info.leader])}):
             by_broker.setdefault(broker_id, []).append(info)
+    return by_broker
+
+
+def _survey(cluster: Cluster, by_broker: Mapping[int, Sequence[PartitionInfo]], limits: Limits, audit: LogAudit) -> list[_Replica]:
     replicas = []
     for broker_id, infos in sorted(by_broker.items()):
         try:
@@ -104,10 +123,23 @@ def _survey_broker(cluster: Cluster, broker_id: int, infos: Sequence[PartitionIn
         if at not in heads:
             audit.skipped.append(Skipped(f"broker-{broker_id}", f"{info.topic}/{info.partition}", "the broker does not hold it"))
             continue
-        damages = [*judge_head(heads[at]), *lost.get(at, [])]
-        audit.findings += [finding_of(broker_id, info.topic, info.partition, damage) for damage in damages]
-        replicas.append(_Replica(info, broker_id, positions[at]))  # type: ignore[index]
+        replicas.append(_Replica(info, broker_id, positions[at], (*judge_head(heads[at]), *lost.get(at, []))))  # type: ignore[index]
     return replicas
+
+
+def _may_have_moved(replica: _Replica, facts: Sequence[StretchFacts]) -> bool:
+    """Whether what was found may only mean that the log was changed, rightly, since the survey."""
+    commit_lsn = replica.position.commit_lsn or 0
+    return any(fact.is_dropped or any(damage.lsn >= commit_lsn for damage in fact.damage) for fact in facts)
+
+
+def _conclude(audit: LogAudit, replica: _Replica, facts: Sequence[StretchFacts]) -> None:
+    info, node = replica.info, f"broker-{replica.broker_id}"
+    findings = [finding_of(replica.broker_id, info.topic, info.partition, damage) for damage in replica.damage]
+    audit.findings += _without_echoes([*findings, *findings_of(facts)])
+    audit.skipped += [Skipped(node, f"{info.topic}/{info.partition} lsn {fact.from_lsn} to {fact.to_lsn - 1}", fact.error)
+                      for fact in facts if fact.error]
+    _cover(audit, replica, facts)
 
 
 def _without_echoes(findings: list[Finding]) -> list[Finding]:

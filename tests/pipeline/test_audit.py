@@ -6,7 +6,7 @@ import copy
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 
 from myqueue.protocol.types import PartitionId, Record
 from pipeline.audit.data_source import execute_in_spark
+from pipeline.audit.log_checks import StretchFacts
 from pipeline.audit.logs import Execute, LogAudit, audit_logs, execute_here
 from pipeline.audit.managers import ManagerAudit, audit_managers
+from pipeline.audit.stretches import Stretch
 from pipeline.databases import Limits
 from pipeline.jobs.audit import audit
 from pipeline.settings import MEBIBYTE, PipelineSettings
@@ -104,6 +106,40 @@ def test_planted_damage_is_found_once_and_located(logs: FilledCluster, damage: s
     assert 1 == execute(logs.urls[0], damage)
     for range_bytes in (1, 1 << 14, 1 << 30):
         assert [(expected[0], "broker-1", "a", 0, expected[1])] == places(check(logs, range_bytes=range_bytes))
+
+
+@pytest.mark.parametrize(("change", "back"), [
+    ("ALTER TABLE log_segment_1 RENAME TO log_segment_away", "ALTER TABLE log_segment_away RENAME TO log_segment_1"),
+    ("UPDATE log_segment_2 SET lsn = 13 WHERE partition = 0 AND lsn = 12", "UPDATE log_segment_2 SET lsn = 12 WHERE partition = 0 AND lsn = 13"),
+], ids=["a segment is not there", "the uncommitted tail is another one"])
+def test_a_log_that_is_changed_between_survey_and_look_is_looked_at_again(logs: FilledCluster, change: str, back: str) -> None:
+    """Retention drops segments and a new leader replaces what was not committed: neither is a finding, or leaves the audit incomplete."""
+    looks: list[set[str]] = []
+
+    def look(tasks: Sequence[Sequence[Stretch]], limits: Limits) -> list[StretchFacts]:
+        looks.append({stretch.topic for task in tasks for stretch in task})
+        if len(looks) == 1:
+            execute(logs.urls[0], change)
+        try:
+            return execute_here(tasks, limits)
+        finally:
+            if len(looks) == 1:
+                execute(logs.urls[0], back)
+
+    audit = check(logs, look)
+    assert ([], []) == (audit.findings, audit.skipped)
+    assert [("a", 0, 64, 13), ("a", 1, 0, 1), ("b", 0, 300, 3)] == sorted((p.topic, p.partition, p.records, p.entries) for p in audit.partitions)
+    assert [{"a", "b"}, {"a"}] == looks  # the second time only what may have changed
+
+
+def test_a_segment_that_stays_away_leaves_the_audit_incomplete(logs: FilledCluster) -> None:
+    execute(logs.urls[0], "ALTER TABLE log_segment_1 RENAME TO log_segment_away")
+    try:
+        audit = check(logs)
+    finally:
+        execute(logs.urls[0], "ALTER TABLE log_segment_away RENAME TO log_segment_1")
+    assert [] == audit.findings
+    assert {"broker-1"} == {one.node for one in audit.skipped} and all("log_segment_1" in one.why for one in audit.skipped)
 
 
 def test_spark_finds_what_the_plain_loop_finds(spark: SparkSession, logs: FilledCluster, tmp_path: Path) -> None:

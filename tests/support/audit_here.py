@@ -41,7 +41,7 @@ def log_damage(url: str, partition: PartitionId) -> list[Damage]:
         try:
             return _log_damage(url, partition)
         except psycopg2.errors.UndefinedTable:
-            continue  # a segment was dropped between the look at what there is and the look into it
+            continue  # dropped between survey and look, as pipeline.audit.logs.audit_logs looks again
     return _log_damage(url, partition)
 
 
