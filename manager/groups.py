@@ -167,8 +167,9 @@ class Groups:
         known = self._replica.catalogue().topics
         looked_at = named or [known[topic] for topic in sorted(read or known) if topic in known]
         readers = {place: member.member_id for member in group.members.values() for place in member.owned}
+        positions = self._records.positions_in(group_key(group.group_id), looked_at)
         found = [GroupPosition(topic.name, position, readers.get(spelt(topic.topic_id, position.partition)))
-                 for topic in looked_at for position in self._records.positions_of(group_key(group.group_id), topic)]
+                 for topic in looked_at for position in positions[topic.name]]
         return [one for one in found if named or read or one.position.offset is not None]
 
     def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int | str]) -> list[tuple[TopicPartition, int]]:
@@ -198,8 +199,8 @@ class Groups:
         return self._settled(list(offsets), calls)
 
     def _starts(self, key: str, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
-        return {TopicPartition(name, at.partition): at.start_offset
-                for name, topic in topics.items() for at in self._records.positions_of(key, topic)}
+        positions = self._records.positions_in(key, list(topics.values()))
+        return {TopicPartition(name, at.partition): at.start_offset for name, found in positions.items() for at in found}
 
     def delete(self, name: str) -> dict[str, Any]:
         """Delete a group without members: another one of its name begins anew. Raises UnknownGroupError, RefusedError: nothing was done."""

@@ -20,10 +20,11 @@ from myqueue.errors import MyQueueError, NotFoundError, OutcomeUnknownError, Ove
 from myqueue.protocol import wire
 from myqueue.protocol.batch import check_record
 from myqueue.protocol.partitioner import partition_for
-from myqueue.protocol.types import NodeAddress, PartitionId, Record
+from myqueue.protocol.types import NodeAddress, PartitionId, Record, TopicPartition
 
 T = TypeVar("T")
 TURNS_KEPT = 100_000
+PARTITIONS_A_CALL = 1_000  # whose positions are asked for
 LEADER_WAIT_SECONDS = 2.0  # for a partition's next leader; with the last call the answer comes within 3 s
 LEADER_AGAIN_SECONDS = 0.1
 REPEATABLE_SECONDS = 4.0  # later a request with a request_id takes nothing any more: it may have been repeated, and answered elsewhere
@@ -141,11 +142,18 @@ class Records:
 
     def positions_of(self, consumer: str, topic: Topic) -> list[Position]:
         """The same, by a consumer's or a group's name in the logs, whoever that is. Raises UnavailableError."""
-        said, failures = self.ask_leaders(topic, topic.partitions,
-                                          lambda broker_id, address, group: self._brokers.positions(broker_id, address, consumer, group))
+        return self.positions_in(consumer, [topic])[topic.name]
+
+    def positions_in(self, consumer: str, topics: Sequence[Topic]) -> dict[str, list[Position]]:
+        """The same in several topics, by name: so many topics take as many calls as there are brokers. Raises UnavailableError."""
+        said, failures = self._ask_leaders([(topic, topic.partitions) for topic in topics], PARTITIONS_A_CALL,
+                                           lambda broker_id, address, group: self._brokers.positions(broker_id, address, consumer, group))
         if failures:
             raise failures[0]
-        return [Position(number, one["offset"], one["start_offset"], one["end_offset"]) for number, one in sorted(said.items())]
+        found: dict[str, list[Position]] = {topic.name: [] for topic in topics}
+        for at, one in sorted(said.items()):
+            found[at.topic].append(Position(at.partition, one["offset"], one["start_offset"], one["end_offset"]))
+        return found
 
     def pin_latest(self, *, consumer_id: int, topic_name: str) -> None:
         """Let a new consumer begin at the present end of every partition.
@@ -243,22 +251,33 @@ class Records:
                     make: Callable[[int, NodeAddress, list[PartitionId]], list[T]],
                     *, at_once: int | None = None) -> tuple[dict[int, T], list[MyQueueError]]:
         """What the leaders say, by partition, one call a broker, or one for so many partitions ``at_once``; and the errors of those that did not."""
+        said, failures = self._ask_leaders([(topic, rows)], at_once, make)
+        return {at.partition: one for at, one in said.items()}, failures
+
+    def _ask_leaders(self, places: Sequence[tuple[Topic, Sequence[PartitionRow]]], at_once: int | None,
+                     make: Callable[[int, NodeAddress, list[PartitionId]], list[T]]) -> tuple[dict[TopicPartition, T], list[MyQueueError]]:
+        """The same in several topics."""
         catalogue = self._replica.catalogue()
-        wanted, now = {row.partition for row in rows}, catalogue.topics.get(topic.name, topic)
-        led = catalogue.by_leader(now, [row for row in now.partitions if row.partition in wanted])
+        led: dict[int, list[PartitionRow]] = {}
+        names: dict[int, str] = {}
+        for topic, rows in places:
+            wanted, now = {row.partition for row in rows}, catalogue.topics.get(topic.name, topic)
+            names[now.topic_id] = topic.name
+            for broker_id, group in catalogue.by_leader(now, [row for row in now.partitions if row.partition in wanted]).items():
+                led.setdefault(broker_id, []).extend(group)
         groups = [(broker_id, group[first:first + size]) for broker_id, group in led.items() for size in (at_once or len(group),)
                   for first in range(0, len(group), size)]
 
         def ask(broker_id: int, group: Sequence[PartitionRow]) -> Callable[[], list[T]]:
             return lambda: self._held(lambda: make(broker_id, catalogue.address(broker_id), [partition_id(row) for row in group]))
 
-        said: dict[int, T] = {}
+        said: dict[TopicPartition, T] = {}
         failures: list[MyQueueError] = []
         for (_, group), outcome in zip(groups, self._brokers.each([ask(*group) for group in groups]), strict=True):
             if isinstance(outcome, MyQueueError):
                 failures.append(outcome)
             else:
-                said |= {row.partition: one for row, one in zip(group, outcome, strict=True)}
+                said |= {TopicPartition(names[row.topic_id], row.partition): one for row, one in zip(group, outcome, strict=True)}
         return said, failures
 
     def _place(self, topic: Topic, key: bytes | None, partition: int | None) -> tuple[Topic, int]:
