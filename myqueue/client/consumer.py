@@ -290,6 +290,16 @@ class MyConsumer:
         assert reader.progress is not None
         return reader.progress.position
 
+    def committed(self, topic: str, partition: int) -> int | None:
+        """Where this consumer, or its group, would go on after a crash, as far as it knows. Raises MyQueueError.
+
+        That is what was committed last, or the earliest offset where it began; None where it began at the latest and has not committed yet.
+        """
+        reader = self._reader(topic, partition)
+        self._resolve(reader)
+        assert reader.progress is not None
+        return reader.progress.committed
+
     def seek(self, topic: str, partition: int, offset: int | str) -> None:
         """Go on from an offset, or from ``"earliest"`` or ``"latest"``. What was fetched is dropped; nothing is committed by it.
 

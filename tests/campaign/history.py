@@ -42,6 +42,18 @@ class Read(NamedTuple):
     at: float
 
 
+class Shared(NamedTuple):
+    """A message that a member of a consumer group was handed out."""
+
+    group: str
+    member: str
+    topic: str
+    partition: int
+    offset: int
+    value: str
+    at: float
+
+
 class Missed(NamedTuple):
     """A dequeue whose answer was lost: it may have taken one message away."""
 
@@ -51,7 +63,7 @@ class Missed(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A consumer's offset was acknowledged: everything below it is done."""
+    """The offset of a consumer, or of a group, was acknowledged: everything below it is done."""
 
     reader: str
     topic: str
@@ -141,6 +153,7 @@ class History:
 
     sent: list[Sent] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
+    shared: list[Shared] = field(default_factory=list)
     missed: list[Missed] = field(default_factory=list)
     committed: list[Committed] = field(default_factory=list)
     resumed: list[Resumed] = field(default_factory=list)

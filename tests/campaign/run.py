@@ -16,6 +16,7 @@ from tests.campaign.lab import Lab, Shape, open_lab
 from tests.campaign.nemesis import Nemesis
 from tests.campaign.schedule import Fault, make_schedule
 from tests.campaign.workload.client import Client, HttpClient, Reader, Setting
+from tests.campaign.workload.group import Group, GroupMember
 from tests.campaign.workload.metadata import ManagerWatch, PartitionWatch, Registrar
 from tests.campaign.workload.native import NativeProducer, NativeReader, Trimmer
 from tests.campaign.workload.queue import QueueProducer, QueueReader
@@ -126,6 +127,8 @@ class _Campaign:
                           QueueReader("queue reader", setting, QUEUE, with_request_ids=False),
                           QueueReader("queue repeater", setting, QUEUE, with_request_ids=True)]
         self._readers += [NativeReader(f"native reader {n}", setting, NATIVE, n) for n in range(TOPICS[NATIVE])]
+        group = Group("readers", [SDK, NATIVE])
+        self._readers += [GroupMember(f"group member {n}", setting, group, comes_and_goes=n == 2) for n in (1, 2)]
         self._others.append(Trimmer("trimmer", setting, trimmed_readers, self._plan.seed))
         self._others += [Registrar(f"registrar {n}", setting, SDK, self._plan.seed) for n in (1, 2)]
         self._others += [ManagerWatch(name, setting, lab.cluster.folder.logs / f"{name}.log") for name in lab.nodes.managers]

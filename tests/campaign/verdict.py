@@ -71,7 +71,7 @@ def judge(history: History) -> Verdict:
         outcomes[sent.worker][sent.outcome] += 1
     recovery = recovery_seconds(history)
     return Verdict(findings, dict(Counter(struck.kind for struck in history.struck)), {worker: dict(counts) for worker, counts in outcomes.items()},
-                   len(history.read), dict(Counter(command.outcome for command in history.commands)),
+                   len(history.read) + len(history.shared), dict(Counter(command.outcome for command in history.commands)),
                    {kind: times for kind in sorted(recovery) if (times := summarise(recovery[kind])) is not None},
                    summarise([seconds for one in recovery.values() for seconds in one]),
                    tuple(f"{struck.kind} {struck.victims}: {struck.remark}" for struck in history.struck if struck.remark))

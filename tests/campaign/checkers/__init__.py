@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tests.campaign.history import History
 
-from . import consumers, messages, register, replicas
+from . import consumers, groups, messages, register, replicas
 
 Checker = Callable[[History], Iterator[str]]
 
@@ -20,6 +20,8 @@ CHECKERS: Mapping[str, Checker] = {
     "trimmed wrongly": messages.trimmed_wrongly,
     "skipped by a reader": consumers.skipped,
     "committed offset moved back": consumers.moved_back,
+    "missed by a group": groups.missed,
+    "done and given to a member again": groups.done_again,
     "stuck": consumers.stuck,
     "metadata not linearizable": register.not_linearizable,
     "two leaders of one term": replicas.two_leaders,

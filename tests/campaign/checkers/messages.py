@@ -79,6 +79,8 @@ def _sightings(history: History) -> Iterator[tuple[str, int, str, str]]:
             yield place(sent.topic, sent.partition), sent.offset, sent.value, f"producer {sent.worker}"
     for read in history.read:
         yield place(read.topic, read.partition), read.offset, read.value, f"reader {read.reader}"
+    for shared in history.shared:
+        yield place(shared.topic, shared.partition), shared.offset, shared.value, shared.member
 
 
 def never_written(history: History) -> Iterator[str]:

@@ -124,7 +124,9 @@ def test_the_message_in_hand_is_not_committed_until_the_next_is_asked_for(transp
 def test_commit_says_that_everything_handed_out_is_done(transport, consumer) -> None:
     send(transport, 10)
     take(consumer, 4)
+    before = consumer.committed("A", 0)
     consumer.commit()
+    assert (0, 4) == (before, consumer.committed("A", 0))
     assert 4 == transport.committed("A", 0, consumer.consumer_ids["A"])
     assert list(range(4, 10)) == read(consumer)
 

@@ -9,7 +9,24 @@ import pytest
 
 from tests.campaign.checkers import CHECKERS
 from tests.campaign.checkers.register import CREATE, CREATED, EXISTS, REGISTER, THERE_ALREADY, is_linearizable
-from tests.campaign.history import FAILED, OK, UNKNOWN, Command, Committed, Entry, History, Led, Missed, Oddity, Read, Resumed, Sent, Stored, Trimmed
+from tests.campaign.history import (
+    FAILED,
+    OK,
+    UNKNOWN,
+    Command,
+    Committed,
+    Entry,
+    History,
+    Led,
+    Missed,
+    Oddity,
+    Read,
+    Resumed,
+    Sent,
+    Shared,
+    Stored,
+    Trimmed,
+)
 
 
 def good() -> History:
@@ -22,8 +39,11 @@ def good() -> History:
               Sent("a", 4, "t", 0, None, UNKNOWN, 5.0, 5.1), Sent("a", 5, "u", 0, 0, OK, 8.5, 8.6)],
         read=[Read("r", 0, "t", 0, 0, "a:0", 2.0), Read("r", 0, "t", 0, 1, "b:0", 2.0), Read("r", 1, "t", 0, 1, "b:0", 3.0),
               Read("r", 1, "t", 0, 2, "a:1", 3.0), Read("q", 0, "t", 0, 0, "a:0", 1.0), Read("q", 0, "t", 0, 2, "a:1", 1.0)],
+        shared=[Shared("g", "m1", "t", 0, 0, "a:0", 2.0), Shared("g", "m1", "t", 0, 1, "b:0", 2.1), Shared("g", "m2", "t", 0, 1, "b:0", 5.0),
+                Shared("g", "m2", "t", 0, 2, "a:1", 5.1), Shared("g", "m2", "t", 0, 3, "a:3", 5.2)],
         missed=[Missed("q", "t", 1.0)],
-        committed=[Committed("r", "t", 0, 1, 2.5), Committed("r", "t", 0, 2, 2.9)], resumed=[Resumed("r", "t", 0, 1, 2.6)],
+        committed=[Committed("g", "t", 0, 1, 3.0), Committed("g", "t", 0, 4, 6.0),
+                   Committed("r", "t", 0, 1, 2.5), Committed("r", "t", 0, 2, 2.9)], resumed=[Resumed("r", "t", 0, 1, 2.6)],
         commands=[Command("c", CREATE, "n", OK, CREATED, 1.0, 1.2), Command("d", CREATE, "n", OK, THERE_ALREADY, 1.1, 1.3),
                   Command("d", EXISTS, "n", OK, True, 1.4, 1.5), Command("c", CREATE, "m", UNKNOWN, None, 1.0, 3.0),
                   Command("c", REGISTER, "", OK, 1, 1.0, 1.2), Command("d", REGISTER, "", OK, 2, 1.1, 1.3),
@@ -108,6 +128,13 @@ PLANTED = {
         "committed offset moved back", lambda h: h.resumed.append(Resumed("r", "t", 0, 1, 3.5)), "had committed 2 in t/0 and resumed at 1"),
     "a committed offset ran ahead": Planted(
         "committed offset moved back", lambda h: h.resumed.append(Resumed("r", "t", 0, 7, 3.5)), "read up to 3"),
+    "a group's members leave one out": Planted("missed by a group", lambda h: h.shared.pop(3), "no member of g was given t/0@2, and 0 more"),
+    "a member reads what another one has committed": Planted(
+        "done and given to a member again", lambda h: h.shared.append(Shared("g", "m1", "t", 0, 3, "a:3", 7.5)), "m1 was given t/0@3 when g had"),
+    "a group's commit was lost": Planted(
+        "done and given to a member again", lambda h: h.shared.append(Shared("g", "m2", "t", 0, 0, "a:0", 5.0)), "m2 was given t/0@0 when g had"),
+    "a member saw another value": Planted(
+        "two values at one offset", lambda h: h.shared.append(Shared("g", "m2", "t", 0, 3, "a:9", 5.3)), "m2 saw a:9"),
     "a reader stands still after healing": Planted("stuck", lambda h: h.finished.pop("r"), "reader r"),
     "a producer stands still after healing": Planted("stuck", lambda h: setattr(h, "healed_at", 8.9), "producer a"),
     "the managers answer no fresh read": Planted("stuck", lambda h: setattr(h, "topics", None), "no fresh read"),
