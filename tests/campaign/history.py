@@ -73,9 +73,10 @@ class Committed(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """Where a consumer stood when it asked for its committed offset."""
+    """Where a consumer stood when it asked for its committed offset, as the session began."""
 
     reader: str
+    session: int
     topic: str
     partition: int
     offset: int

@@ -33,13 +33,8 @@ def skipped(history: History) -> Iterator[str]:
 
 
 def _starts(history: History) -> dict[tuple[str, int, str, int], int]:
-    """Where sessions begin: (reader, session, topic, partition) → offset. The n-th resumption of a reader in a partition begins session n."""
-    counts: Counter[tuple[str, str, int]] = Counter()
-    starts: dict[tuple[str, int, str, int], int] = {}
-    for resumed in history.resumed:
-        counts[resumed[:3]] += 1
-        starts[(resumed.reader, counts[resumed[:3]], resumed.topic, resumed.partition)] = resumed.offset
-    return starts
+    """Where sessions begin: (reader, session, topic, partition) → offset."""
+    return {(resumed.reader, resumed.session, resumed.topic, resumed.partition): resumed.offset for resumed in history.resumed}
 
 
 def moved_back(history: History) -> Iterator[str]:

@@ -130,7 +130,7 @@ class SdkRestarter(SdkReader):
         self._consumer, resumed = self._again(ids)
         self._session += 1
         for (topic, partition), (offset, began) in resumed.items():
-            self.history.resumed.append(Resumed(self.name, topic, partition, offset, began))
+            self.history.resumed.append(Resumed(self.name, self._session, topic, partition, offset, began))
             self.next[topic, partition] = offset
 
     def _again(self, ids: dict[str, int]) -> tuple[MyConsumer, dict[tuple[str, int], tuple[int, float]]]:

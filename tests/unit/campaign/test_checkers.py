@@ -43,7 +43,7 @@ def good() -> History:
                 Shared("g", "m2", "t", 0, 2, "a:1", 5.1), Shared("g", "m2", "t", 0, 3, "a:3", 5.2)],
         missed=[Missed("q", "t", 1.0)],
         committed=[Committed("g", "t", 0, 1, 3.0), Committed("g", "t", 0, 4, 6.0),
-                   Committed("r", "t", 0, 1, 2.5), Committed("r", "t", 0, 2, 2.9)], resumed=[Resumed("r", "t", 0, 1, 2.6)],
+                   Committed("r", "t", 0, 1, 2.5), Committed("r", "t", 0, 2, 2.9)], resumed=[Resumed("r", 1, "t", 0, 1, 2.6)],
         commands=[Command("c", CREATE, "n", OK, CREATED, 1.0, 1.2), Command("d", CREATE, "n", OK, THERE_ALREADY, 1.1, 1.3),
                   Command("d", EXISTS, "n", OK, True, 1.4, 1.5), Command("c", CREATE, "m", UNKNOWN, None, 1.0, 3.0),
                   Command("c", REGISTER, "", OK, 1, 1.0, 1.2), Command("d", REGISTER, "", OK, 2, 1.1, 1.3),
@@ -79,6 +79,13 @@ def test_a_partition_that_was_trimmed_to_its_end_is_as_its_readers_saw_it() -> N
     assert list(CHECKERS["lost"](history)) == []
     history.sent.append(Sent("b", 1, "t", 0, 3, OK, 6.0, 6.1))
     assert "no such offset" in next(CHECKERS["lost"](history))
+
+
+def test_a_reader_that_began_a_session_before_it_had_read_anything_begins_at_the_first_message() -> None:
+    history = good()
+    history.read += [Read("w", 1, "t", 0, 0, "a:0", 3.0), Read("w", 2, "t", 0, 1, "b:0", 4.0)]
+    history.resumed.append(Resumed("w", 2, "t", 0, 1, 3.5))
+    assert list(CHECKERS["skipped by a reader"](history)) == []
 
 
 def test_nothing_is_found_in_a_history_that_is_right() -> None:
@@ -125,9 +132,9 @@ PLANTED = {
     "a dequeuer misses more than its lost answers explain": Planted(
         "skipped by a reader", lambda h: h.read.append(Read("q", 0, "t", 0, 4, "a:3", 4.0)), "passed over 2 messages of t and lost 1 answers"),
     "a committed offset fell": Planted(
-        "committed offset moved back", lambda h: h.resumed.append(Resumed("r", "t", 0, 1, 3.5)), "had committed 2 in t/0 and resumed at 1"),
+        "committed offset moved back", lambda h: h.resumed.append(Resumed("r", 2, "t", 0, 1, 3.5)), "had committed 2 in t/0 and resumed at 1"),
     "a committed offset ran ahead": Planted(
-        "committed offset moved back", lambda h: h.resumed.append(Resumed("r", "t", 0, 7, 3.5)), "read up to 3"),
+        "committed offset moved back", lambda h: h.resumed.append(Resumed("r", 2, "t", 0, 7, 3.5)), "read up to 3"),
     "a group's members leave one out": Planted("missed by a group", lambda h: h.shared.pop(3), "no member of g was given t/0@2, and 0 more"),
     "a member reads what another one has committed": Planted(
         "done and given to a member again", lambda h: h.shared.append(Shared("g", "m1", "t", 0, 3, "a:3", 7.5)), "m1 was given t/0@3 when g had"),
