@@ -123,9 +123,9 @@ def lines_of_curl(cluster: Cluster) -> None:
                 continue
             command, *beside = re.split(r" &\s", line.replace(BOOTSTRAP, cluster.bootstrap))
             if beside:
+                wait_until(lambda: long_polls(cluster) == 0, what="the end of the first screen's long poll, whose process has ended")
                 polling = pool.submit(curl, command)
-                wait_until(lambda: "myqueue_long_polls 1.0" in requests.get(f"{cluster.node('broker-1')['url']}/metrics", timeout=5).text,
-                           what="the long poll to wait")
+                wait_until(lambda: long_polls(cluster) == 1, what="the long poll to wait")
                 continue
             status, answer = curl(command)
             assert status in (200, 201), f"{line}: {answer}"
@@ -141,6 +141,11 @@ def lines_of_curl(cluster: Cluster) -> None:
     assert (4, [3, 1]) == (size["size"], [one["size"] for one in size["sizes"]])
     assert {"retention_ms": 86_400_000, "retention_bytes": 1_000_000_000} == altered["config"]
     assert "alive" == health["brokers"][0]["state"]
+
+
+def long_polls(cluster: Cluster) -> float:
+    shown = requests.get(f"{cluster.node('broker-1')['url']}/metrics", timeout=5).text
+    return float(re.search(r"^myqueue_long_polls (\S+)$", shown, re.MULTILINE)[1])  # type: ignore[index]
 
 
 def lines_of_python(cluster: Cluster) -> None:
