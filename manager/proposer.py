@@ -140,6 +140,7 @@ class Proposer:
 
         Raises:
             NotLeaderError: this is not the write manager; nothing was done.
+            StaleMetadataError: it has just become the write manager and could not catch up in time; nothing was done.
             OutcomeUnknownError: no majority took it in time, or another manager leads by now; propose the same again to find out.
         """
         if not self._role.is_write_manager:
@@ -217,11 +218,15 @@ class Proposer:
             raise OutcomeUnknownError(f"the command was written and may be done: {error.message}", **error.details) from error
 
     def _stamped(self, command: commands.Command) -> commands.Command:
-        """The command with what ``apply`` may not find out by itself: the time, and who is alive."""
+        """The command with what ``apply`` may not find out by itself: the time, and who is alive.
+
+        A leader that was just elected may not know of brokers yet that its predecessor knew: it catches up first.
+        """
         names = {field.name for field in dataclasses.fields(command)}
         filled: dict[str, Any] = {}
         if "created_at" in names and not command.created_at:  # type: ignore[union-attr]
             filled["created_at"] = self._clock.now_us()
         if "live_brokers" in names and command.live_brokers is None:  # type: ignore[union-attr]
+            self._replica.settle()
             filled["live_brokers"] = self._live_brokers()
         return dataclasses.replace(command, **filled)

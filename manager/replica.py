@@ -42,6 +42,7 @@ class Replica:
         self._lock = threading.Lock()
         self._applied = (-1, 0)  # (stamp, index)
         self._written = 0
+        self._settled_term = 0
         self._cached: tuple[int, Catalogue] | None = None  # with the stamp taken before it was read
         self._registered: set[tuple[str, int, int]] = set()
 
@@ -132,6 +133,19 @@ class Replica:
                 self._signals.give(sig.READ)
         raise StaleMetadataError("no majority of the managers has confirmed in time who leads")
 
+    def settle(self) -> None:
+        """On the leader: show all that was committed before it began to lead. Costs a round of a majority, once a term.
+
+        Raises:
+            NotLeaderError, StaleMetadataError: see ``confirmed_index``; it could not be applied in time.
+        """
+        term = self._role.led_term
+        if term and term == self._settled_term:
+            return
+        self.require(self.confirmed_index())
+        self.current()
+        self._settled_term = term
+
     def freshness_seconds(self) -> float:
         """How long ago this manager last heard of the write manager, which is how old its answers may be; 0 there."""
         return self._role.silence_seconds()
@@ -184,7 +198,7 @@ class Replica:
         except NotFoundError:
             pass  # perhaps only here
         self.catch_up_fresh()
-        return look(self.catalogue())
+        return look(self.current())
 
     def check_producer(self, producer_id: int, topic_id: int, name: str) -> None:
         """Raises UnknownProducerError where it is not registered for the topic."""

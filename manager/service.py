@@ -224,7 +224,8 @@ class ManagerService:
         if not self._role.is_write_manager and not forwarded:
             return self._peers.register_broker(self._role.require_leader(), body, timeout_seconds=self._propose_timeout_seconds + 0.5)
         command, cluster_id = _add_broker(body), self._replica.cluster_id()
-        catalogue = self._replica.catalogue()
+        self._replica.catch_up_fresh()  # a leader that was just elected may not have heard of it yet
+        catalogue = self._replica.current()
         known = {row.disk_id: row.broker_id for row in catalogue.brokers.values()}
         claimed = body.get("broker_id")
         if claimed is not None and known.get(command.disk_id, claimed) != claimed:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manager.cluster.commands import Noop
+from manager.cluster.commands import CreateReplicatedTopic, Noop, to_json
 from manager.node.role import Role
 from manager.node.wal import Answered, Placed
 from manager.proposer import Clients, Group, Proposer
@@ -129,6 +129,22 @@ def test_a_command_that_was_written_stays_in_doubt_when_the_database_goes_away()
     asked._replica.applied_index = gone  # type: ignore[method-assign]
     with pytest.raises(OutcomeUnknownError, match="database gone"):
         asked.execute(Proposal(NOOP, "c", 1))
+
+
+def test_a_leader_that_was_just_elected_catches_up_before_it_says_which_brokers_are_alive():
+    """Else a topic that is made right after an election would get fewer replicas than there are brokers, or be refused."""
+    asked, known, written = proposer(node_id=1, outcomes=[Answered(7, {"result": {}})]), [1], []
+
+    def write(proposals: list[Proposal]) -> list[Answered]:
+        written.extend(proposals)
+        return [Answered(7, {"result": {}})]
+
+    asked._group = Group(write)
+    asked._live_brokers = lambda: tuple(known)
+    asked._replica.settle = lambda: known.append(2)  # type: ignore[method-assign]
+    asked.execute(Proposal(to_json(CreateReplicatedTopic("t")), "c", 1))
+    asked.execute(Proposal(NOOP, "c", 2))
+    assert [[1, 2], None] == [proposal.command.get("live_brokers") for proposal in written]
 
 
 def test_a_command_that_was_done_is_not_refused_because_this_manager_cannot_show_it():

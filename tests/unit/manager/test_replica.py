@@ -133,3 +133,20 @@ def test_a_fresh_read_asks_the_next_leader(manager: SimpleNamespace) -> None:
     manager.replica.catch_up_fresh()
     assert [2, 3] == asked
     assert manager.store.index >= 8
+
+
+def test_a_leader_settles_once_a_term(manager: SimpleNamespace) -> None:
+    """It shows all that was committed when a majority confirmed it; afterwards it asks nobody until it leads again."""
+    manager.role.lead(7)
+    manager.signals.on_wait = lambda: manager.role.confirm_read(manager.signals.stamp(sig.READ), 9)
+    manager.replica.settle()
+    assert manager.store.index >= 9 and manager.replica.catalogue().version >= 9
+    waits = manager.signals.waits
+    manager.replica.settle()
+    assert manager.signals.waits == waits
+    manager.role.stop_leading()
+    with pytest.raises(NotLeaderError):
+        manager.replica.settle()
+    manager.role.lead(8)
+    manager.replica.settle()
+    assert manager.signals.waits > waits
