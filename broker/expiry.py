@@ -26,10 +26,12 @@ class Expiry:
         configs: every topic's config as the managers agreed on it by now. What is stored here is what was said when a replica was made or a
             leader appointed: nothing is deleted by that.
         trim: trims a partition below an offset.
+        on_configs: called when the configs are stored, which may have changed by that.
     """
 
-    def __init__(self, store: LogStore, clock: Clock, *, configs: Callable[[], Configs], trim: Callable[[PartitionId, int], object]) -> None:
-        self._store, self._clock, self._configs, self._trim = store, clock, configs, trim
+    def __init__(self, store: LogStore, clock: Clock, *, configs: Callable[[], Configs], trim: Callable[[PartitionId, int], object],
+                 on_configs: Callable[[], None] = lambda: None) -> None:
+        self._store, self._clock, self._configs, self._trim, self._on_configs = store, clock, configs, trim, on_configs
 
     def look(self) -> None:
         """Learn the configs of all topics held here, and trim the partitions led here. What cannot be trimmed now is looked at the next time.
@@ -42,6 +44,7 @@ class Expiry:
             return
         configs = self._configs()
         self._store.configure({topic_id: configs[topic_id] for topic_id in sorted({one.id.topic_id for one in held} & configs.keys())})
+        self._on_configs()
         for one in held:
             kept = kept_of(configs.get(one.id.topic_id, {}))
             if kept and is_leading(one.head):

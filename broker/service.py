@@ -22,6 +22,7 @@ from myqueue.errors import (
     NotYetError,
     OutcomeUnknownError,
     OverloadedError,
+    QuotaExceededError,
     UnavailableError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -109,11 +110,13 @@ class BrokerService:
     Args:
         who: tells this broker's registered identity; raises UnavailableError before it is registered.
         long_polls_max: reads that may wait at one time in this process; the other request threads stay free.
+        take: counts an append of so many bytes against its topic's quota; raises QuotaExceededError where that is used up.
     """
 
     def __init__(self, store: LogStore, wakeups: Wakeups, replicator: Replicator, *, who: Callable[[], Self], clock: Clock,
-                 stopping: threading.Event, queue_bytes_max: int, long_polls_max: int, timeout_seconds: float) -> None:
-        self._replicator = replicator
+                 stopping: threading.Event, queue_bytes_max: int, long_polls_max: int, timeout_seconds: float,
+                 take: Callable[[PartitionId, int], None] = lambda partition, size_bytes: None) -> None:
+        self._replicator, self._take = replicator, take
         self._store, self._wakeups, self._who, self._clock, self._stopping = store, wakeups, who, clock, stopping
         self._timeout_seconds = timeout_seconds
         self._long_polls = threading.BoundedSemaphore(long_polls_max)
@@ -135,10 +138,17 @@ class BrokerService:
 
         Raises:
             EndOffsetMismatchError: they would begin elsewhere; names the end. Nothing was stored.
+            QuotaExceededError: so fast the topic takes no more; says how long to wait. Nothing was stored, not even looked at: a repetition too.
             UnknownPartitionError, NotLeaderError, SequenceGapError, DuplicateSequenceError, ProducerFencedError, CorruptBatchError,
             OverloadedError, UnavailableError: nothing was stored.
             OutcomeUnknownError: retry with the same sequence to find out.
         """
+        try:
+            self._take(partition, size_bytes)
+        except QuotaExceededError:
+            check_leading(self._store.head(partition))  # who does not lead says that, and not to wait here
+            metrics.QUOTA_REFUSED.inc()
+            raise
         return self._submit(partition, AppendRequest(blocks, sequence, expected_end_offset), size_bytes)  # type: ignore[return-value]
 
     def commit_offset(self, partition: PartitionId, consumer: str, offset: int | None, *, generation: int | None = None) -> int:

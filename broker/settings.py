@@ -40,7 +40,8 @@ class BrokerSettings:
     segment_bytes_max: int = setting(256 << 20, help="size at which a topic's segment is rolled", minimum=64 << 10)
     segment_age_seconds_max: float = setting(7 * 86_400.0, help="age at which it is rolled", minimum=1)
     segment_check_seconds: float = setting(2.0, help="time between looks at the segments", minimum=0.05, maximum=600)
-    expiry_check_seconds: float = setting(30.0, help="time between looks at what topics' configs do not keep", minimum=0.05, maximum=3_600)
+    expiry_check_seconds: float = setting(30.0, help="time between looks at topics' configs: what they do not keep, and quotas",
+                                          minimum=0.05, maximum=3_600)
     follower_kept_seconds: float = setting(60.0, help="for so long after its last answer, what a follower lacks is kept though it is trimmed",
                                            minimum=0, maximum=86_400)
     heartbeat_interval_seconds: float = setting(1.0, help="time between heartbeats to the managers", minimum=0.05, maximum=60)

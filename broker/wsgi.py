@@ -27,6 +27,7 @@ from myqueue.service.lifecycle import Lifecycle
 from myqueue.service.wakeups import Wakeups
 
 from .app import create_app
+from .buckets import Buckets
 from .directory import Directory, describe_by
 from .expiry import Expiry
 from .follower import Follower
@@ -35,9 +36,10 @@ from .identity import Identity
 from .looks import Looks
 from .managers import Managers
 from .peers import Peers
+from .quotas import Quotas
 from .replicator import Replicator
 from .retention import Retention
-from .service import BrokerService
+from .service import TOPICS_KEY, BrokerService
 from .settings import BrokerSettings
 
 _log = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ FOLLOWED_MAX = 3  # appends of leaders that are stored at the same time
 DATABASE_WAIT_SECONDS = 20.0  # a worker that is replaced while the server restarts
 
 
-def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
+def create(settings: BrokerSettings, wakeups: Wakeups, buckets: Buckets) -> Flask:
     """An app whose background threads start with its lifecycle. The database is brought up to date first."""
     clock, lifecycle = make_clock(os.environ), Lifecycle()
     secret = read_secret(settings.secret_file) if settings.secret_file else None
@@ -67,14 +69,15 @@ def create(settings: BrokerSettings, wakeups: Wakeups) -> Flask:
     follower = Follower(store, wakeups, disk_id=lambda: identity.who().disk_id, stop_leading=replicator.stop_leading)
     service = BrokerService(store, wakeups, replicator, who=identity.who, clock=clock, stopping=lifecycle.stopping,
                             queue_bytes_max=settings.queue_bytes_max, long_polls_max=settings.long_polls_max,
-                            timeout_seconds=settings.append_timeout_seconds)
+                            timeout_seconds=settings.append_timeout_seconds, take=Quotas(store, wakeups, buckets).take)
     directory = Directory(store, wakeups, describe_by(managers.get))
     host, port = settings.address
     heartbeat = Heartbeat(keeper, managers, {"host": host, "port": port, "database": database},
                           interval_seconds=settings.heartbeat_interval_seconds, on_registered=lambda known: _rename(known, settings))
     policy, retention = RollPolicy(settings.segment_bytes_max, settings.segment_age_seconds_max), Retention(store, replicator)
-    expiry = Expiry(store, clock, configs=lambda: _configs(managers), trim=service.trim)
-    for close in (writer.dispose, reader.dispose, keeper.dispose, transport.close):
+    expiry = Expiry(store, clock, configs=lambda: _configs(managers), trim=service.trim,
+                    on_configs=lambda: wakeups.wake(TOPICS_KEY))
+    for close in (writer.dispose, reader.dispose, keeper.dispose, transport.close, buckets.close):
         lifecycle.on_stop(close)
     for number in range(settings.writers):
         lifecycle.thread(f"writer-{number + 1}", service.writer.run)

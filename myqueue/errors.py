@@ -206,6 +206,15 @@ class UnsupportedMediaTypeError(MyQueueError):
     code, status = "unsupported_media_type", 415
 
 
+# --- the caller may, and not so fast: 429, retriable ---
+
+
+class QuotaExceededError(MyQueueError):
+    """The partition has taken what its topic's quota allows; ``wait_seconds`` says when it takes more. Nothing was stored."""
+
+    code, status, retriable = "quota_exceeded", 429, True
+
+
 # --- the system cannot now: 503, retriable ---
 
 

@@ -193,7 +193,7 @@ OPERATIONS: tuple[Operation, ...] = (
              "where some have stored their part and others have not the answer is 502 `partly_stored`, and its details say which.",
         body=body_of({"anyOf": [ref("AddressedRecord"), shape("", {"records": listed(ref("AddressedRecord"), least=1)}, closed=True)]},
                      {"records": [{"value": GREETING, "key": "a"}, {"value": GREETING, "partition": 0}]}),
-        errors=(e.UnknownTopicError, e.UnknownPartitionError, e.UnsupportedMediaTypeError, e.PartlyStoredError)),
+        errors=(e.UnknownTopicError, e.UnknownPartitionError, e.UnsupportedMediaTypeError, e.QuotaExceededError, e.PartlyStoredError)),
     Operation(
         "consumer_lag", "GET", routes.LAG, MANAGER, "Registrations", "How far a consumer is, by partition.", answer_of("Lag"),
         arguments=(Argument("query", "consumer_id", ref("ConsumerId"), "as its registration told it", True, 1), *FRESHNESS),
@@ -238,7 +238,7 @@ OPERATIONS: tuple[Operation, ...] = (
         body=Body({JSON_TYPE: {"anyOf": [ref("Record"), ref("Batch")]}, **dict.fromkeys(NDJSON_TYPES, _LINES),
                    BATCH_TYPE: {**_BINARY, "maxLength": REQUEST_BYTES_MAX}}, {"records": [{"value": GREETING, "key": "a"}]}),
         errors=(e.CorruptBatchError, e.UnsupportedMediaTypeError, e.UnknownProducerError, e.SequenceGapError, e.DuplicateSequenceError,
-                e.ProducerFencedError, e.EndOffsetMismatchError)),
+                e.ProducerFencedError, e.EndOffsetMismatchError, e.QuotaExceededError)),
     Operation(
         "read_records", "GET", routes.RECORDS, BROKER, "Records", "Read messages from an offset or a time on.",
         Answer({JSON_TYPE: ref("Read"), ENTRIES_TYPE: _BINARY, EVENTS_TYPE: text("Server-Sent Events")},

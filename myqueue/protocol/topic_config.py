@@ -10,6 +10,7 @@ from ..errors import BadRequestError
 from .limits import PARTITIONS_MAX
 
 NUMBER_MAX = 2**53 - 1  # exact in every JSON reader
+PRODUCE_BYTES_PER_SECOND = "produce_bytes_per_second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ FIELDS: Mapping[str, Field] = {
     "grow_at_messages": Field("a partition is added, one at a time, while a topic holds more messages than this for each of its partitions; needs "
                               "partitions_max; for messages without keys: keys map anew each time"),
     "partitions_max": Field("the topic does not grow by itself beyond so many partitions", maximum=PARTITIONS_MAX),
+    PRODUCE_BYTES_PER_SECOND: Field("so many bytes a second are taken by each partition, as they are sent, and a second's worth at once; what comes "
+                                    "beyond is refused with 429 and may be sent again"),
 }
 
 

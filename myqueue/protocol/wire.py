@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -36,6 +37,19 @@ def _by_status(status: int) -> type[MyQueueError]:
     if status in (502, 504):
         return OutcomeUnknownError  # of a foreign gateway, which may have passed the request on
     return UnavailableError if status in (429, 503) else BadRequestError if 400 <= status < 500 else InternalError
+
+
+def retry_after(error: MyQueueError) -> dict[str, str]:
+    """The header that says in how many seconds, 1 or more, to try again; none where that makes no sense."""
+    if error.status not in (429, 503):
+        return {}
+    return {"Retry-After": str(max(RETRY_AFTER_SECONDS, math.ceil(wait_seconds_of(error))))}
+
+
+def wait_seconds_of(error: MyQueueError) -> float:
+    """How long the server asks to wait; 0 where it does not say."""
+    told = error.details.get("wait_seconds")
+    return float(told) if isinstance(told, (int, float)) and math.isfinite(told) else 0.0
 
 
 def value_to_json(value: bytes | None, name: str = "value") -> dict[str, Any]:

@@ -93,8 +93,7 @@ def native_error(error: MyQueueError) -> Response:
     """The native envelope, with ``Retry-After`` where trying again makes sense."""
     response = jsonify(wire.error_to_json(error))
     response.status_code = error.status
-    if error.status in (429, 503):
-        response.headers["Retry-After"] = str(wire.RETRY_AFTER_SECONDS)
+    response.headers.update(wire.retry_after(error))
     return response
 
 

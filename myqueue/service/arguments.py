@@ -182,4 +182,4 @@ def _failure(body: Mapping[str, Any], error: MyQueueError) -> tuple[dict[str, An
         told["outcome"] = error.outcome
     if "component" in error.details:
         told["component"] = error.details["component"]
-    return told, status, {"Retry-After": str(wire.RETRY_AFTER_SECONDS)} if status in (429, 503) else {}
+    return told, status, wire.retry_after(error)

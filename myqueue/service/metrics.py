@@ -81,6 +81,9 @@ RECORDS_APPENDED = _counter("myqueue_records_appended_total", BROKER, "Records a
                             "Falls to 0 under load: producers meet 503, see myqueue_append_queued_bytes.")
 BYTES_APPENDED = _counter("myqueue_bytes_appended_total", BROKER, "Bytes of batches appended and committed to disk.",
                           "Divided by records: the size of a message; the disk fills by it times the replicas.")
+QUOTA_REFUSED = _counter("myqueue_appends_over_quota_total", BROKER,
+                         "Appends refused with 429, since a partition had taken what its topic's quota allows.",
+                         "Grows: producers wait. Raise the topic's produce_bytes_per_second, or give it more partitions: each has that much.")
 RECORDS_READ = _counter("myqueue_records_read_total", BROKER, "Records handed to readers, in whole blocks.",
                         "Far above the records appended: many consumers read the same, or one reads again and again.")
 APPEND_GROUP = _histogram("myqueue_append_group_requests", BROKER, "Requests written by one commit.", "Near 1 under load: the disk is not the limit.",

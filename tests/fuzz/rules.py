@@ -15,7 +15,7 @@ from .wire import FRAMING, NATIVE, PARTITION, Got, Sent
 SOMETIMES = {routes.APPLIED_INDEX, "Cache-Control", "ETag", "Vary", routes.OFFSET}  # headers that not every answer of their row has
 ANSWER_SECONDS_MAX = 8.0  # above the longest wait of a manager for anything
 LINE_BYTES = 8_000  # of a request or header line that is too long in any case
-OLDER_STATUSES = {"queue": {200, 400, 413, 503}, PARTITION: {200, 201, 400, 413, 503}}
+OLDER_STATUSES = {"queue": {200, 400, 413, 429, 503}, PARTITION: {200, 201, 400, 413, 429, 503}}
 UNREADABLE = {400, 404, 405, 413, 414, 415, 417, 431, 501, 503}  # what a request that is none may be answered with
 
 

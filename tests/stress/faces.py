@@ -69,7 +69,7 @@ class Http:
         while True:
             answer = self._session.request(method, self._url + path, json=body, data=data, headers=headers, params=params, timeout=CALL_SECONDS)
             told = answer.json()
-            if answer.status_code != 503 or told.get("error", told).get("outcome") != NOT_DONE or time.monotonic() > end:
+            if answer.status_code not in (429, 503) or told.get("error", told).get("outcome") != NOT_DONE or time.monotonic() > end:
                 return answer.status_code, told
             time.sleep(float(answer.headers["Retry-After"]) / 2)
 

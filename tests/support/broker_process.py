@@ -61,11 +61,11 @@ class BrokerProcess:
         assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json()
 
-    def appoint(self, topic: str, *, topic_id: int = 1, partitions: int = 1, epoch: int = 1) -> None:
+    def appoint(self, topic: str, *, topic_id: int = 1, partitions: int = 1, epoch: int = 1, config: Mapping[str, int] | None = None) -> None:
         """Make this broker the leader of a topic's partitions, as the write manager does."""
         who = self.call("GET", routes.I_IDENTITY)
         results = self.call("POST", routes.I_APPOINT, {"appointments": [
-            {"topic_id": topic_id, "topic": topic, "config": {}, "partition": number, "epoch": epoch, "replication_factor": 1,
+            {"topic_id": topic_id, "topic": topic, "config": dict(config or {}), "partition": number, "epoch": epoch, "replication_factor": 1,
              "voters": {str(who["broker_id"]): who["disk_id"]}} for number in range(partitions)]})["results"]
         assert all(result["ok"] for result in results), results
 

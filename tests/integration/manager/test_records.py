@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 import requests
 
-from myqueue.errors import NotLeaderError, OutcomeUnknownError, OverloadedError, TooLargeError
+from myqueue.errors import NotLeaderError, OutcomeUnknownError, OverloadedError, QuotaExceededError, TooLargeError
 from tests.support.broker_stub import BrokerStub
 from tests.support.managers import ManagerCluster
 
@@ -71,6 +71,22 @@ def test_what_is_unavailable_is_never_called_empty(cluster: ManagerCluster, stub
     stub.failing = {"sizes": NotLeaderError("no")}
     assert consume(cluster, queue).status_code == 503
     assert cluster.reads[0].get("/size", {"topic": queue["topic"], "consumer_id": queue["consumer_id"]}).status_code == 503
+
+
+def test_a_quota_is_told_at_once_in_the_face_s_form(cluster: ManagerCluster, stub: BrokerStub, queue: dict):
+    """429 with the broker's time to wait, by all three faces; the leader is asked once."""
+    told = {"topic": queue["topic"], "partition": 0, "quota": 10, "wait_seconds": 4.5}
+    stub.failing["records"] = QuotaExceededError("partition 0 takes 10 bytes a second", **told)
+    body = {"topic": queue["topic"], "producer_id": queue["producer_id"], "message": "m", "partition": 0}
+    for path, word in (("/producer/produce", "failure"), ("/messages", "Failure")):
+        stub.calls.clear()
+        answer = cluster.write.post(path, body)
+        found = answer.json()
+        assert (answer.status_code, found["status"], found["code"], found["outcome"]) == (429, word, "quota_exceeded", "not_done"), answer.text
+        assert ("5", "broker-1", 1) == (answer.headers["Retry-After"], found["component"], stub.calls.count("records"))
+    native = cluster.write.post(f"/v1/topics/{queue['topic']}/records", {"value": "m", "partition": 0})
+    assert (429, "5") == (native.status_code, native.headers["Retry-After"])
+    assert told.items() <= native.json()["error"]["details"].items()
 
 
 def test_a_consume_is_never_repeated(cluster: ManagerCluster, stub: BrokerStub, queue: dict):

@@ -87,6 +87,7 @@ def test_a_topic_name_that_is_taken_is_one_by_the_schema_and_the_other_way_round
 @pytest.mark.parametrize("config", [
     {}, {"retention_ms": 1}, {"retention_bytes": topic_config.NUMBER_MAX}, {"retention_ms": 0}, {"retention_ms": topic_config.NUMBER_MAX + 1},
     {"retention_ms": True}, {"retention_ms": "1"}, {"retention_ms": None}, {"other": 1}, [], "x",
+    {"produce_bytes_per_second": 1}, {"produce_bytes_per_second": 0}, {"produce_bytes_per_second": 1.5},
 ])
 def test_a_config_that_is_taken_is_one_by_the_schema_and_the_other_way_round(config: Any) -> None:
     try:

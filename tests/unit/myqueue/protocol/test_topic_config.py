@@ -18,8 +18,9 @@ def test_a_config_is_whole_numbers_by_known_names():
 
 @pytest.mark.parametrize(("config", "says"), [
     ([], "an object"), ("x", "an object"), (True, "an object"), ({"": 1}, "no field ''"),
-    ({"retention.ms": 1}, "no field 'retention.ms'; there are grow_at_messages, partitions_max, retention_bytes, retention_ms"),
-    ({"partitions_max": 10_001}, "from 1 to 10000"), ({"grow_at_messages": 0}, "from 1 to"),
+    ({"retention.ms": 1}, "no field 'retention.ms'; there are grow_at_messages, partitions_max, produce_bytes_per_second, retention_bytes, "
+                          "retention_ms"),
+    ({"partitions_max": 10_001}, "from 1 to 10000"), ({"grow_at_messages": 0}, "from 1 to"), ({"produce_bytes_per_second": 0}, "from 1 to"),
     *(({"retention_ms": wrong}, f"from 1 to {NUMBER_MAX}") for wrong in (0, -1, "5", True, 1.0, NUMBER_MAX + 1, None)),
 ])
 def test_anything_else_is_refused_with_what_there_is(config: object, says: str):
@@ -35,4 +36,4 @@ def test_what_is_kept_by_a_stored_config():
     for config in ({}, {"retention_ms": "5"}, {"retention_ms": True, "retention_bytes": -1}):
         assert kept_of(config) == Kept()
         assert not kept_of(config)
-    assert set(FIELDS) == {"retention_ms", "retention_bytes", "grow_at_messages", "partitions_max"}
+    assert set(FIELDS) == {"retention_ms", "retention_bytes", "grow_at_messages", "partitions_max", "produce_bytes_per_second"}

@@ -15,6 +15,7 @@ from myqueue.errors import (
     OffsetOutOfRangeError,
     OutcomeUnknownError,
     OverloadedError,
+    QuotaExceededError,
     TooLargeError,
     UnknownTopicError,
 )
@@ -23,7 +24,7 @@ from myqueue.service.app import build_app, from_bug
 from myqueue.service.lifecycle import Lifecycle
 
 ERRORS = [UnknownTopicError("no topic"), NotLeaderError("not here", leader=3), OffsetOutOfRangeError(earliest=1, latest=9), TooLargeError(),
-          OutcomeUnknownError(), OverloadedError("full")]
+          OutcomeUnknownError(), OverloadedError("full"), QuotaExceededError(wait_seconds=0.25)]
 
 
 def make_client(error: Exception | None = None, ready: object = dict) -> FlaskClient:
@@ -47,7 +48,13 @@ def test_an_error_of_ours_becomes_its_envelope_and_back(error: MyQueueError) -> 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.code)
 def test_only_what_may_be_tried_again_carries_retry_after(error: MyQueueError) -> None:
-    assert ("1" if error.status == 503 else None) == make_client(error).get("/thing").headers.get("Retry-After")
+    assert ("1" if error.status in (429, 503) else None) == make_client(error).get("/thing").headers.get("Retry-After")
+
+
+@pytest.mark.parametrize(("wait_seconds", "told"), [(0.001, "1"), (1.0, "1"), (1.001, "2"), (86_400.5, "86401")])
+def test_whole_seconds_to_wait_are_told_where_they_are_known(wait_seconds: float, told: str) -> None:
+    """At least one, and never less than what is meant."""
+    assert told == make_client(QuotaExceededError(wait_seconds=wait_seconds)).get("/thing").headers["Retry-After"]
 
 
 def test_a_bug_tells_the_caller_nothing_but_the_request_id(caplog: pytest.LogCaptureFixture) -> None:

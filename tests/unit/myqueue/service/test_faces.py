@@ -4,7 +4,7 @@ import pytest
 from flask import Blueprint, Flask, request
 from flask.testing import FlaskClient
 
-from myqueue.errors import OutcomeUnknownError, TooLargeError, UnavailableError, UnknownTopicError
+from myqueue.errors import OutcomeUnknownError, QuotaExceededError, TooLargeError, UnavailableError, UnknownTopicError
 from myqueue.protocol.faces import Face
 from myqueue.service.app import build_app
 from myqueue.service.faces import render, speak, speak_by_path
@@ -20,13 +20,16 @@ APP = Flask(__name__)
      {"status": "Failure", "reason": "m", "message": "m", "code": "outcome_unknown", "outcome": "unknown", "component": "manager-2"}),
     (Face.NATIVE, UnavailableError("m", component="broker-1"), 503,
      {"error": {"code": "unavailable", "message": "m", "retriable": True, "outcome": "not_done", "details": {"component": "broker-1"}}}),
+    (Face.QUEUE, QuotaExceededError("m"), 429, {"status": "failure", "message": "m", "code": "quota_exceeded", "outcome": "not_done"}),
+    (Face.PARTITION, QuotaExceededError("m"), 429,
+     {"status": "Failure", "reason": "m", "message": "m", "code": "quota_exceeded", "outcome": "not_done"}),
     (Face.QUEUE, TooLargeError("m"), 413, {"status": "failure", "message": "m", "code": "too_large"}),
 ])
 def test_an_error_takes_the_form_of_the_face(face: Face, error: Exception, status: int, body: dict) -> None:
     with APP.test_request_context("/"):
         response = render(face, error)
     assert (status, body) == (response.status_code, response.get_json())
-    assert ("1" if status == 503 else None) == response.headers.get("Retry-After")
+    assert ("1" if status in (429, 503) else None) == response.headers.get("Retry-After")
 
 
 @pytest.fixture
