@@ -107,8 +107,8 @@ class Sender:
                 return
             if isinstance(error, SequenceGapError):
                 self._accumulator.renumber(batch)
-            delay = self._connection.backoff.delay_seconds(batch.lane.failures + 1, random.random())
-            self._accumulator.retry(batch, error, not_before=self._connection.clock.monotonic() + delay)
+            delay = max(wire.wait_seconds_of(error), self._connection.backoff.delay_seconds(batch.lane.failures + 1, random.random()))
+            self._accumulator.retry(batch, error, not_before=min(self._connection.clock.monotonic() + delay, batch.deadline))
             self._changed.notify_all()
 
     def _is_gone(self, batch: Batch) -> bool:

@@ -335,3 +335,25 @@ def test_a_trim_holds_for_every_consumer_of_every_face(broker, topic) -> None:
                           capture_output=True, timeout=30, check=False)
     assert (0, f"partition 0 of topic {topic} begins at offset 9\n") == (done.returncode, done.stdout.decode())
     assert queue_face("GET", "/consumer/consume", consumer_id=consumer_id).json()["message"] == "9"
+
+
+def test_a_quota_slows_producers_down_and_loses_nothing(cluster, broker, topic) -> None:
+    """The SDK waits as it is told: later acknowledgements, no error. Who speaks HTTP is told 429 through the balancer, and stores nothing."""
+    rate, values = 100_000, [b"%04d" % number * 250 for number in range(300)]
+    with AdminClient(broker) as admin:
+        admin.create_topic(topic, config={"produce_bytes_per_second": rate})
+    began = time.monotonic()
+    with MyProducer([topic], broker, batch_bytes_max=20_000) as producer:
+        deliveries = [producer.send(topic, value) for value in values]
+        producer.flush()
+        seconds = time.monotonic() - began
+        assert list(range(300)) == [delivery.result(0).offset for delivery in deliveries]
+        producer_id = producer.producer_ids[topic]
+    assert seconds >= 300_000 / rate - 1 - 20_000 / rate
+    url = cluster.balancer_url
+    wait_until(lambda: requests.post(f"{url}/v1/topics/{topic}/partitions/0/records", json={"value": "x" * 900_000}, timeout=10).ok,
+               what="a large message to be taken", interval_seconds=0.1)
+    refused = requests.post(f"{url}/producer/produce", json={"topic": topic, "producer_id": producer_id, "message": "y"}, timeout=10)
+    assert (429, "quota_exceeded") == (refused.status_code, refused.json()["code"])
+    assert 5 <= int(refused.headers["Retry-After"]) <= 9  # nearly all of it, and less than a second's worth from before
+    assert values == [message.value for message in read(broker, topic)][:-1]

@@ -21,6 +21,7 @@ from myqueue.errors import (
     OutcomeUnknownError,
     OverloadedError,
     ProducerFencedError,
+    QuotaExceededError,
     UnknownTopicError,
 )
 from myqueue.protocol import routes
@@ -86,6 +87,31 @@ def test_what_may_be_retried_is_retried_in_order(error: MyQueueError) -> None:
     world.transport.refuse(error, 4)
     world.run()
     assert numbered(30) == world.stored()
+
+
+def test_a_quota_is_waited_for_as_told_and_the_same_request_is_sent_again() -> None:
+    """The user sees a slower acknowledgement, no error."""
+    world = World()
+    began = world.clock.monotonic()
+    deliveries = world.send(*numbered(20))
+    world.transport.refuse(QuotaExceededError(wait_seconds=7.5), 2)
+    world.run()
+    assert numbered(20) == world.stored()
+    assert [0, 1] == [delivery.result(0).offset for delivery in deliveries[:2]]
+    assert 15.0 <= world.clock.monotonic() - began < 16.0
+
+
+def test_a_quota_is_waited_for_no_longer_than_the_delivery_may_take() -> None:
+    """The wait that is told ends behind it: the message is given up when its time is over, and surely not stored."""
+    world = World()
+    began = world.clock.monotonic()
+    deliveries = world.send(*numbered(1))
+    world.transport.refuse(QuotaExceededError(wait_seconds=500.0), 1_000)
+    world.run()
+    with pytest.raises(QuotaExceededError) as error:
+        deliveries[0].result(0)
+    assert "not_done" == error.value.outcome
+    assert 60.0 == world.clock.monotonic() - began
 
 
 def test_a_batch_that_can_never_be_stored_fails_alone_and_the_next_goes_on() -> None:
