@@ -151,23 +151,26 @@ class BrokerService:
             raise
         return self._submit(partition, AppendRequest(blocks, sequence, expected_end_offset), size_bytes)  # type: ignore[return-value]
 
-    def commit_offset(self, partition: PartitionId, consumer: str, offset: int | None, *, generation: int | None = None) -> int:
+    def commit_offset(self, partition: PartitionId, consumer: str, offset: int | None, *, generation: int | None = None,
+                      handed_end: int | None = None) -> int:
         """Set a consumer's offset (None: to the committed end), as an entry of the log; the offset set.
+
+        Args:
+            handed_end: messages from there to below this one may be in a group member's hands once this has returned.
 
         Raises:
             OffsetOutOfRangeError, MemberFencedError: see ``plan_commit``. Nothing was done.
         """
-        handed = self._submit(partition, CommitRequest(consumer, offset, generation), OFFSET_BYTES)
+        handed = self._submit(partition, CommitRequest(consumer, offset, generation, handed_end), OFFSET_BYTES)
         return handed.offset  # type: ignore[union-attr,return-value]
 
-    def claim(self, partition: PartitionId, consumer: str, *, generation: int, start: str) -> int:
-        """Let a consumer group's member begin here: the offset to begin at, and an older generation commits nothing any more.
+    def claim(self, partition: PartitionId, consumer: str, *, generation: int, start: str) -> Handed:
+        """Let a consumer group's member begin here: where, and what is suspect there; an older generation commits nothing any more.
 
         Raises:
             MemberFencedError: a newer generation has begun already. Nothing was done.
         """
-        handed = self._submit(partition, ClaimRequest(consumer, generation, start), OFFSET_BYTES)
-        return handed.offset  # type: ignore[union-attr,return-value]
+        return self._submit(partition, ClaimRequest(consumer, generation, start), OFFSET_BYTES)  # type: ignore[return-value]
 
     def dequeue(self, partition: PartitionId, consumer: str, request_id: str | None = None, *, known_only: bool = False) -> StoredRecord | None:
         """Hand out the consumer's next message and move its offset, in one transaction; None when nothing is left.

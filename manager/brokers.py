@@ -80,8 +80,9 @@ class Brokers:
         """Take the consumer's next message; never repeated here."""
         return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_DEQUEUE, partition), dict(body))
 
-    def set_offset(self, broker_id: int, address: NodeAddress, partition: PartitionId, body: Mapping[str, Any]) -> int:
-        return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_OFFSETS, partition), dict(body), repeatable=True)["offset"]
+    def set_offset(self, broker_id: int, address: NodeAddress, partition: PartitionId, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Set or claim a consumer's offset: ``offset``, and of a claim what is suspect there."""
+        return self._call(f"broker-{broker_id}", address, "POST", _path(routes.I_OFFSETS, partition), dict(body), repeatable=True)
 
     def sizes(self, broker_id: int, address: NodeAddress, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
         """How many messages of each partition a consumer has not read."""

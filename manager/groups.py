@@ -26,6 +26,7 @@ from myqueue.protocol.names import check_group_name, check_topic_name
 from myqueue.protocol.types import TopicPartition
 
 T = TypeVar("T")
+Told = tuple[TopicPartition, Mapping[str, int]]  # what a partition's leader said: ``offset``, and of a claim what is suspect there
 MEMBER = "group_member"  # the type of its heartbeats
 SESSION_TIMEOUT_SECONDS = 10.0
 _log = logging.getLogger(__name__)
@@ -91,48 +92,52 @@ class Groups:
         self._propose(commands.LeaveGroup(group.group_id, (member_id,)))
         self._share(name)
 
-    def claim(self, name: str, member_id: int, *, generation: int, partitions: Sequence[TopicPartition]) -> list[tuple[TopicPartition, int]]:
-        """Begin to read partitions: the group's offset in each. From then on commits of older generations are refused there.
+    def claim(self, name: str, member_id: int, *, generation: int, partitions: Sequence[TopicPartition]) -> list[Told]:
+        """Begin to read partitions: the group's offset in each, and what is suspect there (``handed_end``, ``deaths``). From then on commits of
+        older generations are refused there.
 
         Raises:
             UnknownGroupError, UnknownMemberError, MemberFencedError: another one reads one of them, or this member came again since.
             UnavailableError: not every partition could be asked; again is harmless.
         """
-        def claim(group: Group, since: int, _wanted: int) -> dict[str, Any]:
+        def claim(group: Group, since: int, _wanted: Mapping[str, int]) -> dict[str, Any]:
             return {"claim": True, "generation": since, "start": group.row.start}
 
-        return self._at_partitions(name, member_id, generation, [(one, 0) for one in partitions], claim)
+        return self._at_partitions(name, member_id, generation, [(one, {}) for one in partitions], claim)
 
-    def commit(self, name: str, member_id: int, *, generation: int, offsets: Mapping[TopicPartition, int]) -> list[tuple[TopicPartition, int]]:
+    def commit(self, name: str, member_id: int, *, generation: int, offsets: Mapping[TopicPartition, Mapping[str, int]]) -> list[Told]:
         """Set the group's offsets in partitions that a member reads; the offsets set.
+
+        Args:
+            offsets: ``offset``, and ``handed_end`` where the member hands out messages below that from now on.
 
         Raises:
             UnknownGroupError, UnknownMemberError, MemberFencedError: as ``claim``. Where more than one partition is named, others may have been set.
             OffsetOutOfRangeError: above a partition's committed end. The same.
             UnavailableError: not everywhere done; again is harmless.
         """
-        def commit(_group: Group, since: int, wanted: int) -> dict[str, Any]:
-            return {"generation": since, "offset": wanted}
+        def commit(_group: Group, since: int, wanted: Mapping[str, int]) -> dict[str, Any]:
+            return {"generation": since, **wanted}
 
         return self._at_partitions(name, member_id, generation, list(offsets.items()), commit)
 
-    def _at_partitions(self, name: str, member_id: int, generation: int, wanted: Sequence[tuple[TopicPartition, int]],
-                       body: Callable[[Group, int, int], dict[str, Any]]) -> list[tuple[TopicPartition, int]]:
+    def _at_partitions(self, name: str, member_id: int, generation: int, wanted: Sequence[tuple[TopicPartition, Mapping[str, int]]],
+                       body: Callable[[Group, int, Mapping[str, int]], dict[str, Any]]) -> list[Told]:
         group, member, _ = self._member(name, member_id, generation)
         self._book.heard(MEMBER, member_id)
         calls: list[tuple[Topic, PartitionRow, dict[str, Any]]] = []
-        for one, offset in wanted:
+        for one, of in wanted:
             topic = self._replica.certain(lambda known, one=one: known.topic(one.topic))
             since = member.owned.get(spelt(topic.topic_id, one.partition))
             if since is None or generation < since:
                 raise MemberFencedError(f"{one} is not read by member {member_id} of group '{name}'" if since is None else
                                         f"member {member_id} of group '{name}' reads {one} since generation {since}, not {generation}",
                                         generation=group.row.generation, **one._asdict())
-            calls.append((topic, topic.partition(one.partition), {"consumer": group_key(group.group_id), **body(group, since, offset)}))
+            calls.append((topic, topic.partition(one.partition), {"consumer": group_key(group.group_id), **body(group, since, of)}))
         return self._settled([one for one, _ in wanted], calls)
 
     def _settled(self, partitions: Sequence[TopicPartition], calls: Sequence[tuple[Topic, PartitionRow, dict[str, Any]]]
-                 ) -> list[tuple[TopicPartition, int]]:
+                 ) -> list[Told]:
         outcomes = self._records.set_offsets(calls)
         for outcome in outcomes:
             if isinstance(outcome, MyQueueError):
@@ -172,7 +177,7 @@ class Groups:
                  for topic in looked_at for position in positions[topic.name]]
         return [one for one in found if named or read or one.position.offset is not None]
 
-    def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int | str]) -> list[tuple[TopicPartition, int]]:
+    def set_offsets(self, name: str, offsets: Mapping[TopicPartition, int | str]) -> list[Told]:
         """Let a group without members go on elsewhere: from an offset, "earliest" or "latest"; the offsets set.
 
         Raises:

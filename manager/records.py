@@ -168,9 +168,9 @@ class Records:
             raise OutcomeUnknownError(f"consumer {consumer_id} is registered, but its start could not be set everywhere: {failures[0].message}; "
                                       "register again", **failures[0].details)
 
-    def set_offsets(self, wanted: Sequence[tuple[Topic, PartitionRow, dict[str, Any]]]) -> list[int | MyQueueError]:
-        """Have offsets set in several partitions side by side, each with the body that its leader gets; the offset or the error of each."""
-        def ask(topic: Topic, row: PartitionRow, body: dict[str, Any]) -> Callable[[], int]:
+    def set_offsets(self, wanted: Sequence[tuple[Topic, PartitionRow, dict[str, Any]]]) -> list[dict[str, Any] | MyQueueError]:
+        """Have offsets set in several partitions side by side, each with the body that its leader gets; the answer or the error of each."""
+        def ask(topic: Topic, row: PartitionRow, body: dict[str, Any]) -> Callable[[], dict[str, Any]]:
             return lambda: self.at_leader(topic, row, lambda broker_id, address: self._brokers.set_offset(
                 broker_id, address, partition_id(row), body))
 

@@ -108,11 +108,12 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
         if body.get("claim") is True:
             if generation is None or body.get("start") not in ("earliest", "latest"):
                 raise BadRequestError('a claim needs a generation, and "start": "earliest" or "latest"')
-            return jsonify({"offset": service.claim(found, consumer, generation=generation, start=body["start"])})
+            return jsonify(dataclasses.asdict(service.claim(found, consumer, generation=generation, start=body["start"])))
         if body.get("start") not in (None, "latest") or ("offset" in body) == ("start" in body):
             raise BadRequestError('either "offset": number or "start": "latest" is needed')
         offset = _integer(body["offset"], "offset") if "offset" in body else None
-        return jsonify({"offset": service.commit_offset(found, consumer, offset, generation=generation)})
+        handed_end = None if body.get("handed_end") is None else _integer(body["handed_end"], "handed_end")
+        return jsonify({"offset": service.commit_offset(found, consumer, offset, generation=generation, handed_end=handed_end)})
 
     @face.post(routes.I_SIZES)
     def sizes() -> Response:

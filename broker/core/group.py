@@ -18,11 +18,13 @@ Request = AppendRequest | CommitRequest | ClaimRequest | DequeueRequest | TrimRe
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The answer to a commit (the offset set), a claim (where to begin), a trim (the first one served) or a dequeue (the one handed
-    out; None: nothing left).
+    """The answer to a commit (the offset set), a claim (where to begin, and what is suspect), a trim (the first one served) or a dequeue
+    (the one handed out; None: nothing left).
     """
 
     offset: int | None
+    handed_end: int = 0
+    deaths: int = 0
 
 
 Outcome = AppendResult | Handed | MyQueueError
@@ -80,9 +82,9 @@ def _plan_one(partition: PartitionId, end: LogEnd, state: LogState, readable: Lo
     else:
         plan = plan_commit(state, request, readable)
     if plan.body is None:
-        return Handed(plan.offset), (), end
+        return Handed(plan.offset, plan.handed_end, plan.deaths), (), end
     entry = trim_entry if isinstance(request, TrimRequest) else offset_entry
-    return Handed(plan.offset), *entry(partition, end, epoch=epoch, append_time=now_us, body=plan.body)
+    return Handed(plan.offset, plan.handed_end, plan.deaths), *entry(partition, end, epoch=epoch, append_time=now_us, body=plan.body)
 
 
 def in_sequence_order(requests: Sequence[Request]) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from myqueue.errors import MemberFencedError, OffsetOutOfRangeError
-from myqueue.protocol.fold import REQUEST_TTL_US, LogState, OffsetCommit, Trim
+from myqueue.protocol.fold import REQUEST_TTL_US, LogState, OffsetCommit, Trim, after_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class CommitRequest:
     consumer: str
     offset: int | None
     generation: int | None = None  # None: whatever the consumer has
+    handed_end: int | None = None  # messages below it may be in a member's hands from now on; None: none is
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +71,12 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPlan:
-    """The answer (an offset, or None: nothing left), and the body to append for it, if any."""
+    """The answer (an offset, or None: nothing left), and the body to append for it, if any. Of a claim also what is suspect."""
 
     offset: int | None
     body: bytes | None
+    handed_end: int = 0
+    deaths: int = 0
 
 
 def next_offset(state: LogState, consumer: str, readable: LogRange) -> int:
@@ -90,18 +93,25 @@ def plan_commit(state: LogState, request: CommitRequest, readable: LogRange) -> 
     offset = readable.end if request.offset is None else request.offset
     if offset > readable.end:
         raise out_of_range(offset, readable)
-    return OffsetPlan(offset, OffsetCommit(request.consumer, offset, generation).to_body())
+    handed_end = request.handed_end if request.handed_end is not None and request.handed_end > offset else None
+    return OffsetPlan(offset, OffsetCommit(request.consumer, offset, generation, handed_end=handed_end).to_body())
 
 
 def plan_claim(state: LogState, request: ClaimRequest, readable: LogRange) -> OffsetPlan:
-    """The first offset that the group has not committed. A repeat writes nothing. Raises MemberFencedError for an older generation."""
+    """The first offset that the group has not committed, and what the members before may have died of. A repeat writes nothing.
+
+    Raises:
+        MemberFencedError: an older generation.
+    """
     current = _generation(state, request.consumer)
     _check_generation(request.generation, current)
     known = state.consumers.get(request.consumer)
     if known is not None and current == request.generation:
-        return OffsetPlan(known.next_offset, None)
+        return OffsetPlan(known.next_offset, None, known.handed_end, known.deaths)
     offset = known.next_offset if known is not None else readable.end if request.start == "latest" else readable.start
-    return OffsetPlan(offset, OffsetCommit(request.consumer, offset, request.generation).to_body())
+    commit = OffsetCommit(request.consumer, offset, request.generation)
+    taken = after_commit(known, commit, lsn=0, append_time=0)
+    return OffsetPlan(offset, commit.to_body(), taken.handed_end, taken.deaths)
 
 
 def _generation(state: LogState, consumer: str) -> int:

@@ -21,6 +21,7 @@ from .appends import BODY_BYTES_MAX, Append
 
 SEED_TYPE = "application/vnd.myqueue.seed.v1"
 MAGIC = b"MQS1"
+PLAIN = 4  # fields of a consumer that is in no group where somebody died: as brokers of the version before know it
 STATE_BYTES_MAX = 64 << 20  # of the JSON; about 150,000 producers with all their requests, or 700,000 consumers
 
 
@@ -52,7 +53,7 @@ def encode(seed: Seed) -> bytes:
         "start_chain": start.chain.hex(), "start_offset": seed.offset, "append_time": seed.append_time, "applied_lsn": seed.applied,
         "introduction": seed.introduction.decode(), "trim_offset": state.trim_offset,
         "producers": [[producer, of.epoch, of.last_seq, of.recent, of.append_time] for producer, of in state.producers.items()],
-        "consumers": [[consumer, *of] for consumer, of in state.consumers.items()],
+        "consumers": [[consumer, *(of if of.handed_end or of.deaths else of[:PLAIN])] for consumer, of in state.consumers.items()],
         "requests": [[*request, *of] for request, of in state.requests.items()]}, separators=(",", ":")).encode()
     packed = MAGIC + zlib.compress(body, 1)
     if len(body) > STATE_BYTES_MAX or len(packed) > BODY_BYTES_MAX:
@@ -78,7 +79,7 @@ def decode(body: bytes) -> Seed:
 def _seed(body: Mapping[str, Any]) -> Seed:
     state = LogState({int(producer): ProducerState(epoch, last_seq, tuple(StoredRequest(*one) for one in recent), append_time)
                       for producer, epoch, last_seq, recent, append_time in body["producers"]},
-                     {str(consumer): ConsumerState(*of) for consumer, *of in body["consumers"]},
+                     {str(consumer): _consumer(of) for consumer, *of in body["consumers"]},
                      {(str(consumer), str(request_id)): HandedOut(*of) for consumer, request_id, *of in body["requests"]},
                      int(body["trim_offset"]))
     chain, topic_id, partition = bytes.fromhex(body["start_chain"]), *body["partition"]
@@ -88,3 +89,9 @@ def _seed(body: Mapping[str, Any]) -> Seed:
     if len(chain) != CHAIN_BYTES or not 0 < start.position <= seed.applied or min(seed.offset, start.epoch, seed.epoch) < 0:
         raise ValueError("its positions contradict each other")
     return seed
+
+
+def _consumer(fields: list[int]) -> ConsumerState:
+    if len(fields) not in (PLAIN, len(ConsumerState._fields)):
+        raise ValueError("a consumer of another version")
+    return ConsumerState(*fields)

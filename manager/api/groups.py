@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, request
 
 from manager.api.bodies import body_of, rule
 from manager.api.hooks import Gate, install
-from manager.groups import SESSION_TIMEOUT_SECONDS, Groups
+from manager.groups import SESSION_TIMEOUT_SECONDS, Groups, Told
 from manager.replica import Replica
 from myqueue.errors import BadRequestError
 from myqueue.protocol import routes
 from myqueue.protocol.names import check_topic_name, parse_integer
 from myqueue.protocol.types import TopicPartition
 
+T = TypeVar("T")
 TOPICS_MAX = 1_000  # of one member
 PARTITIONS_MAX = 10_000  # in one call
 
@@ -43,7 +45,7 @@ def make_blueprint(groups: Groups, replica: Replica, gate: Gate) -> Blueprint:
 
     @face.put(rule(routes.GROUP_OFFSETS))
     def set_offsets(group: str) -> Response:
-        return jsonify({"offsets": _told(groups.set_offsets(group, _offsets(body_of("offsets"), named=True)))})
+        return jsonify({"offsets": _told(groups.set_offsets(group, _offsets(body_of("offsets"))))})
 
     @face.post(rule(routes.MEMBERS))
     def join(group: str) -> tuple[Response, int]:
@@ -73,13 +75,13 @@ def make_blueprint(groups: Groups, replica: Replica, gate: Gate) -> Blueprint:
     @face.put(rule(routes.MEMBER_OFFSETS))
     def commit(group: str, member_id: str) -> Response:
         body = body_of("generation", "offsets")
-        return jsonify({"offsets": _told(groups.commit(group, _member(member_id), generation=_generation(body), offsets=_offsets(body)))})
+        return jsonify({"offsets": _told(groups.commit(group, _member(member_id), generation=_generation(body), offsets=_commits(body)))})
 
     return face
 
 
-def _told(offsets: list[tuple[TopicPartition, int]]) -> list[dict[str, Any]]:
-    return [{**one._asdict(), "offset": offset} for one, offset in offsets]
+def _told(offsets: list[Told]) -> list[dict[str, Any]]:
+    return [{**one._asdict(), **said} for one, said in offsets]
 
 
 def _member(value: str) -> int:
@@ -117,17 +119,26 @@ def _partition(item: Any) -> TopicPartition:
     return TopicPartition(check_topic_name(item["topic"]), parse_integer(item["partition"], name="partition"))
 
 
-def _offsets(body: dict[str, Any], *, named: bool = False) -> dict[TopicPartition, Any]:
-    pairs = [_offset(item, named=named) for item in _list(body, "offsets")]
-    offsets = dict(pairs)
-    if len(offsets) < len(set(pairs)):
-        raise BadRequestError("a partition has two offsets", argument="offsets")
-    return offsets
+def _offsets(body: dict[str, Any]) -> dict[TopicPartition, int | str]:
+    """By partition, a number or "earliest" or "latest"."""
+    def offset(item: dict[str, Any]) -> int | str:
+        return item["offset"] if item["offset"] in ("earliest", "latest") else parse_integer(item["offset"], name="offset")
+
+    return _by_partition(body, offset)
 
 
-def _offset(item: Any, *, named: bool) -> tuple[TopicPartition, int | str]:
-    """``named``: the offset may be "earliest" or "latest"."""
-    if not isinstance(item, dict) or set(item) != {"topic", "partition", "offset"}:
-        raise BadRequestError('an offset is {"topic": name, "partition": number, "offset": number}')
-    place, offset = _partition({name: item[name] for name in ("topic", "partition")}), item["offset"]
-    return place, offset if named and offset in ("earliest", "latest") else parse_integer(offset, name="offset")
+def _commits(body: dict[str, Any]) -> dict[TopicPartition, dict[str, int]]:
+    """By partition, ``offset`` and, where it is said, ``handed_end``."""
+    return _by_partition(body, lambda item: {name: parse_integer(item[name], name=name) for name in ("offset", "handed_end") if name in item},
+                         may_have="handed_end")
+
+
+def _by_partition(body: dict[str, Any], value_of: Callable[[dict[str, Any]], T], *, may_have: str | None = None) -> dict[TopicPartition, T]:
+    found: dict[TopicPartition, T] = {}
+    for item in _list(body, "offsets"):
+        if not isinstance(item, dict) or set(item) - {may_have} != {"topic", "partition", "offset"}:
+            raise BadRequestError('an offset is {"topic": name, "partition": number, "offset": number}')
+        place, value = _partition({name: item[name] for name in ("topic", "partition")}), value_of(item)
+        if found.setdefault(place, value) != value:
+            raise BadRequestError("a partition has two offsets", argument="offsets")
+    return found

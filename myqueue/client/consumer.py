@@ -12,7 +12,6 @@ from ..errors import (
     BadRequestError,
     ClosedError,
     ConfigurationError,
-    CorruptBatchError,
     MyQueueError,
     OffsetOutOfRangeError,
     UnavailableError,
@@ -37,6 +36,7 @@ METADATA_INTERVAL_SECONDS = 10.0
 IDLE_WAIT_SECONDS = 5.0
 HEARD_AGAIN_SECONDS = 0.1  # between looks whether the group is heard again
 EXIT_SECONDS = 3.0
+DEADLY = "each consumer that had it alone in its hands died"
 log = logging.getLogger(__name__)
 
 
@@ -58,7 +58,8 @@ class MyConsumer:
         group_strategy: how its members share partitions: ``"sticky"``, ``"range"`` or ``"round_robin"``; all members say the same.
         session_timeout_seconds: a member that the managers have not heard of for so long is replaced; 6 at least.
         instance_id: a member that comes again under the same one takes its old place over from itself.
-        max_deliveries, dead_letter_topic: a message that ``retry`` was called for as often goes to that topic instead.
+        max_deliveries, dead_letter_topic: a message that ``retry`` was called for as often goes to that topic instead. In a group also one that
+            as many members had alone in their hands when they died.
         auto_commit_seconds: how often progress is committed in the background; None: only by ``commit`` and ``stop``.
         auto_done: false: the caller says ``done(message)`` for each message, in any order and from any thread.
         fetch_bytes_max, prefetch_bytes_max: bounds on one fetch and on all that is held ahead.
@@ -102,7 +103,8 @@ class MyConsumer:
                 membership = Membership(self._connection, group, wanted, strategy=group_strategy, start=start,
                                         session_timeout_seconds=session_timeout_seconds, instance_id=instance_id)
                 self._group = GroupReading(membership, self._connection, self._fetcher, self._changed, on_readers=self._restaff,
-                                           on_gone=self._redelivery.drop)
+                                           on_gone=self._redelivery.drop,
+                                           on_suspect=None if dead_letter_topic is None else self._redelivery.suspect)
                 self._connection.watch(wanted)
                 self._group.begin(max_block_seconds)
             else:
@@ -163,11 +165,15 @@ class MyConsumer:
                 if self._stopped is not None or generation != reader.generation:
                     return
                 offset = message.offset
+                if reader.slow_start is not None and self._was_deadly(reader, message):
+                    continue
                 progress.handed(offset)
                 yield message
                 if auto_done and generation == reader.generation:
                     progress.done(offset)
-        except CorruptBatchError:
+            if auto_done and reader.slow_start is not None and generation == reader.generation:
+                attempt(lambda: self._group.settle(reader))  # type: ignore[union-attr] # what comes next may be another partition's
+        except MyQueueError:
             with self._changed:
                 if generation == reader.generation:
                     self._fetcher.refetch(reader, progress.position)  # the rest of the chunk is not passed over
@@ -175,6 +181,25 @@ class MyConsumer:
         with self._changed:
             if generation == reader.generation:
                 self._fetcher.finish(chunk)
+
+    def _was_deadly(self, reader: Reader, message: Message) -> bool:
+        """Whether so many members of the group died of this message that it is among the dead letters now, and done. Else it is announced where
+        that is due.
+
+        Raises:
+            DeliveryError, MyQueueError: the dead-letter topic did not take it; the next ``get_next`` tries again.
+        """
+        assert self._group is not None and reader.progress is not None
+        deaths = self._redelivery.deliveries(message) - 1
+        if not self._dead_letters.is_due(deaths):
+            self._group.announce(reader, message.offset)
+            return False
+        self._dead_letters.send(message, deliveries=deaths, reason=DEADLY)
+        with self._changed:
+            self._redelivery.done(message)
+            reader.progress.handed(message.offset)
+            reader.progress.done(message.offset)
+        return True
 
     def _wait_for_next(self, timeout_seconds: float | None) -> Chunk | Message | None:
         deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
@@ -228,12 +253,16 @@ class MyConsumer:
             self._redelivery.done(message)
             if reader.progress is not None:
                 reader.progress.done(message.offset)
+            is_last = reader.slow_start is not None and reader.progress is not None and reader.progress.done_up_to == reader.slow_start.announced_end
+        if is_last and self._group is not None:
+            attempt(lambda: self._group.commit([reader]))  # type: ignore[union-attr] # at once: it must not be suspect of what comes next
 
     def retry(self, message: Message, *, delay_seconds: float = 0.0, reason: str = "") -> None:
         """The message could not be dealt with (with ``auto_done=False``): it is handed out again, behind later ones, after ``delay_seconds``.
 
         With a ``dead_letter_topic``, one that was handed out ``max_deliveries`` times goes there instead, with headers that say
-        where it stood and the reason; then it is done. Deliveries are counted by this consumer: a crash begins to count anew.
+        where it stood and the reason; then it is done. Deliveries are counted by this consumer; in a group also those to members that died
+        with this one message in their hands.
 
         Raises:
             ConfigurationError: with ``auto_done`` every message is done when the next one is asked for.
@@ -252,7 +281,7 @@ class MyConsumer:
                 self._changed.notify_all()
 
     def deliveries(self, message: Message) -> int:
-        """How often this consumer has handed the message out."""
+        """How often this consumer has handed the message out, and members that died of it."""
         with self._changed:
             return self._redelivery.deliveries(message)
 
@@ -349,8 +378,7 @@ class MyConsumer:
         """Commit every partition; one that fails keeps none of the others from it. Raises the first failure."""
         failure: MyQueueError | None = None
         if self._group is not None:
-            with self._committing:
-                self._group.commit(list(self._fetcher.readers.values()))
+            self._group.commit(list(self._fetcher.readers.values()))
             return
         with self._committing:
             for reader in list(self._fetcher.readers.values()):
@@ -394,7 +422,10 @@ class MyConsumer:
     def _finish(self) -> None:
         """The last commit, in the housekeeper's thread: a signal handler must not wait for locks that it interrupted."""
         try:
-            self._commit_done()
+            if self._group is not None:
+                self._group.let_go(list(self._fetcher.readers.values()))
+            else:
+                self._commit_done()
         except MyQueueError as error:
             log.warning("the last commit failed, messages since the one before it may come again: %s", error.message)
         if self._group is not None:

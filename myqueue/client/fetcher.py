@@ -14,6 +14,7 @@ from ..protocol.types import Message, OffsetRange, TopicPartition
 from .connection import Connection
 from .housekeeping import attempt
 from .progress import Progress
+from .slow_start import SlowStart
 from .transport import understood
 
 FETCHERS_MAX = 8  # threads
@@ -28,7 +29,7 @@ class Reader:
     """One partition as one consumer reads it. ``generation`` rises with every seek: what was fetched before no longer counts."""
 
     __slots__ = ("chunks_ahead", "claimed_in", "consumer_id", "error", "failures", "generation", "in_flight", "is_parked", "is_paused", "next_fetch",
-                 "not_before", "partition", "progress", "start")
+                 "not_before", "partition", "progress", "slow_start", "start")
 
     def __init__(self, partition: TopicPartition, consumer_id: int, start: str) -> None:
         self.partition = partition
@@ -46,8 +47,15 @@ class Reader:
         self.is_paused = False  # by the caller
         self.claimed_in: int | None = None  # the consumer group's generation in which this partition was got
 
+        self.slow_start: SlowStart | None = None  # while what is handed out of a group's partition is announced before
+
     def __repr__(self) -> str:
         return f"Reader({self.partition}, consumer {self.consumer_id}, {self.progress})"
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether it was said that more is in this consumer's hands than what is done."""
+        return self.slow_start is not None and self.progress is not None and self.slow_start.announced_end > self.progress.done_up_to
 
     def begin(self, offset: int, committed: int | None) -> None:
         """The position is known: from a commit, or from where this consumer starts."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ..errors import MemberFencedError, MyQueueError, UnknownGroupError, UnknownMemberError
+from ..protocol.types import TopicPartition
 from .connection import Connection
 from .fetcher import Fetcher, Reader
 from .membership import Membership, Share, failed_for_good
+from .slow_start import SlowStart
 
 STEPS_MAX = 10  # of one turn: each releases what the one before was told to
 log = logging.getLogger(__name__)
@@ -27,13 +29,17 @@ class GroupReading:
         changed: the fetcher's lock.
         on_readers: called with the lock held when partitions have come.
         on_gone: called with the lock held with the partitions that went.
+        on_suspect: called with the lock held with a partition, an offset, and how many members died with that message alone in their hands. Where
+            it is left out nothing is announced and nobody is told.
     """
 
     def __init__(self, membership: Membership, connection: Connection, fetcher: Fetcher, changed: threading.Condition, *,
-                 on_readers: Callable[[], None], on_gone: Callable[[set], None]) -> None:
+                 on_readers: Callable[[], None], on_gone: Callable[[set], None],
+                 on_suspect: Callable[[TopicPartition, int, int], None] | None = None) -> None:
         self.membership = membership
         self._connection, self._fetcher, self._changed = connection, fetcher, changed
-        self._on_readers, self._on_gone = on_readers, on_gone
+        self._on_readers, self._on_gone, self._on_suspect = on_readers, on_gone, on_suspect
+        self._committing = threading.Lock()  # so that what is said last is what was announced last
         self._turn = threading.Lock()  # one turn at a time
         self.failure: MyQueueError | None = None  # the group cannot be joined any more
 
@@ -62,10 +68,52 @@ class GroupReading:
 
     def commit(self, readers: list[Reader]) -> None:
         """Commit what is done of these partitions in one call. Raises MyQueueError."""
-        wanted = [(reader, offset) for reader in readers if (offset := reader.progress.to_commit()) is not None]
-        if not wanted:
-            return
-        self.membership.commit({reader.partition: offset for reader, offset in wanted}, max(reader.claimed_in for reader, _ in wanted))
+        with self._committing:
+            wanted = [(reader, offset) for reader in readers if (offset := reader.progress.to_commit()) is not None]
+            if wanted:
+                self._commit(wanted, {reader.partition: reader.slow_start.end_beside(offset) for reader, offset in wanted if reader.slow_start})
+
+    def let_go(self, readers: list[Reader]) -> None:
+        """Commit what is done of these partitions, and that nothing of them is in this member's hands any more. Raises MyQueueError."""
+        with self._committing:
+            self._settle(readers)
+            for reader in readers:
+                reader.slow_start = None
+
+    def settle(self, reader: Reader) -> None:
+        """All that was handed out of a partition is done: commit that, and that nothing is in this member's hands now. Raises MyQueueError."""
+        with self._committing:
+            self._settle([reader])
+
+    def _settle(self, readers: list[Reader]) -> None:
+        wanted = [(reader, reader.progress.done_up_to) for reader in readers if reader.progress.to_commit() is not None or reader.is_announced]
+        if wanted:
+            self._commit(wanted, {})
+        for reader, offset in wanted:
+            if reader.slow_start is not None:
+                reader.slow_start.announced_end = offset
+
+    def announce(self, reader: Reader, offset: int) -> None:
+        """Before a message is handed out: commit what is done and, where that is due, say up to where messages are in this member's hands.
+
+        What cannot be said is not said: messages are handed out all the same, and the deaths of who has them are not counted.
+        """
+        with self._committing:
+            slow_start = reader.slow_start
+            if slow_start is None or (end := slow_start.due(offset)) is None:
+                return
+            if slow_start.is_over or self._fetcher.readers.get(reader.partition) is not reader:
+                reader.slow_start = None
+                return
+            try:
+                self._commit([(reader, reader.progress.done_up_to)], {reader.partition: end})
+                slow_start.announced(end, offset)
+            except MyQueueError as error:
+                reader.slow_start = None
+                log.info("%s is handed out without a word before: %s", reader.partition, error.message)
+
+    def _commit(self, wanted: list[tuple[Reader, int]], handed: Mapping[TopicPartition, int | None]) -> None:
+        self.membership.commit({reader.partition: offset for reader, offset in wanted}, max(reader.claimed_in for reader, _ in wanted), handed)
         for reader, offset in wanted:
             reader.progress.committed = offset
 
@@ -94,7 +142,7 @@ class GroupReading:
         self._drop(gone)
         releasing = set(share.releasing)
         try:
-            self.commit([reader for reader in gone if reader.partition in releasing])
+            self.let_go([reader for reader in gone if reader.partition in releasing])
         except MyQueueError as error:
             log.warning("the last commit of partitions that go to another member failed, messages since the one before it may come again: %s",
                         error.message)
@@ -104,7 +152,7 @@ class GroupReading:
         if not new:
             return
         try:
-            offsets = self.membership.claim(share, new)
+            claimed = self.membership.claim(share, new)
         except MemberFencedError as error:
             log.info("the next heartbeat tells what this member reads: %s", error.message)
             return
@@ -112,7 +160,12 @@ class GroupReading:
             for partition in new:
                 reader = Reader(partition, 0, "")
                 reader.claimed_in = share.reads[partition]
-                reader.begin(offsets[partition], offsets[partition])
+                found = claimed[partition]
+                reader.begin(found.offset, found.offset)
+                if self._on_suspect is not None:
+                    reader.slow_start = SlowStart(found.suspect_end)
+                    if found.deaths:
+                        self._on_suspect(partition, found.offset, found.deaths)
                 self._fetcher.add(reader)
             self._on_readers()
             self._changed.notify_all()

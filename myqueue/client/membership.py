@@ -16,6 +16,7 @@ from ..protocol.types import TopicPartition
 from .connection import Connection
 
 T = TypeVar("T")
+NOTHING: Mapping[TopicPartition, int | None] = {}
 PARTITIONS_MAX = 500  # in one call
 HEARTBEAT_ANSWER_SECONDS = 3.0  # a heartbeat that got no answer is sent again rather than waited for
 RELEASE_ANSWER_SECONDS = 10.0
@@ -28,6 +29,17 @@ class Share:
     generation: int
     reads: Mapping[TopicPartition, int]
     releasing: Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """Where a group stands in a partition, up to where a member that died may have had messages in its hands (0: nowhere), and how many
+    members died with the first one alone in them.
+    """
+
+    offset: int
+    suspect_end: int = 0
+    deaths: int = 0
 
 
 class Membership:
@@ -65,18 +77,19 @@ class Membership:
                                      read_timeout_seconds=RELEASE_ANSWER_SECONDS if released else HEARTBEAT_ANSWER_SECONDS)
         return self._told(body, began)
 
-    def claim(self, share: Share, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Begin to read: the group's offset in each partition. Raises MemberFencedError where one is another's by now; MyQueueError."""
-        offsets: dict[TopicPartition, int] = {}
+    def claim(self, share: Share, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Claimed]:
+        """Begin to read: where the group stands in each partition. Raises MemberFencedError where one is another's by now; MyQueueError."""
+        claimed: dict[TopicPartition, Claimed] = {}
         for part in _parts(sorted(partitions)):
             body = {"generation": share.generation, "partitions": _named(part)}
-            offsets |= _offsets(self._connection.call("POST", self._path(routes.MEMBER_CLAIMS), json=body, repeatable=True))
-        return offsets
+            claimed |= _claimed(self._connection.call("POST", self._path(routes.MEMBER_CLAIMS), json=body, repeatable=True))
+        return claimed
 
-    def commit(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, int], generation: int, handed: Mapping[TopicPartition, int | None] = NOTHING) -> None:
         """Set the group's offsets.
 
         Args:
+            handed: messages from the offset to below this one may be in this member's hands from now on; of the other partitions none is.
             generation: in which these partitions were got, the last of them: what has changed hands since then is refused, also where this
                 member got it back.
 
@@ -85,7 +98,7 @@ class Membership:
             MyQueueError: not known to be done.
         """
         for part in _parts(sorted(offsets.items())):
-            body = {"generation": generation, "offsets": [{**one._asdict(), "offset": offset} for one, offset in part]}
+            body = {"generation": generation, "offsets": [_committed(one, offset, handed.get(one)) for one, offset in part]}
             self._connection.call("PUT", self._path(routes.MEMBER_OFFSETS), json=body, repeatable=True)
 
     def leave(self) -> None:
@@ -132,5 +145,9 @@ def _named(partitions: Collection[TopicPartition]) -> list[dict[str, Any]]:
     return [one._asdict() for one in sorted(partitions)]
 
 
-def _offsets(body: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    return {_partition(one): one["offset"] for one in body["offsets"]}
+def _claimed(body: Mapping[str, Any]) -> dict[TopicPartition, Claimed]:
+    return {_partition(one): Claimed(one["offset"], one.get("handed_end", 0), one.get("deaths", 0)) for one in body["offsets"]}
+
+
+def _committed(one: TopicPartition, offset: int, handed_end: int | None) -> dict[str, Any]:
+    return {**one._asdict(), "offset": offset} | ({} if handed_end is None else {"handed_end": handed_end})

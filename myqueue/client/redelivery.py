@@ -10,8 +10,8 @@ from ..protocol.types import Message, TopicPartition
 
 
 class Redelivery:
-    """Counts how often each message that is tried again was handed out, in this process. A message that is done, or whose partition went to
-    another member, is forgotten.
+    """Counts how often each message that is tried again was handed out, in this process and to members that died of it. A message that is done,
+    or whose partition went to another member, is forgotten.
     """
 
     def __init__(self) -> None:
@@ -22,6 +22,10 @@ class Redelivery:
     def deliveries(self, message: Message) -> int:
         """How often this message was handed out: 1 where it was never tried again."""
         return self._deliveries.get(_place(message), 1)
+
+    def suspect(self, partition: TopicPartition, offset: int, deaths: int) -> None:
+        """So many members of the group ended with this message alone in their hands: each of them had been handed it out."""
+        self._deliveries[(*partition, offset)] = deaths + 1
 
     def retry(self, message: Message, due: float) -> None:
         """Hand it out again from this moment on."""

@@ -54,6 +54,13 @@ class ConsumerState(NamedTuple):
     generation: int
     lsn: int  # the entry that says so
     append_time: int
+    handed_end: int = 0  # what lies below, from next_offset on, may be in the hands of a group's member; 0: nobody has said so
+    deaths: int = 0  # how often a member ended without a word that had this one message in its hands
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the next message, and no other, was in somebody's hands."""
+        return self.handed_end == self.next_offset + 1
 
 
 class HandedOut(NamedTuple):
@@ -65,13 +72,16 @@ class HandedOut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
-    """The body of a consumer-offset entry. A dequeue says also which message it handed out, and for which request."""
+    """The body of a consumer-offset entry. A dequeue says also which message it handed out, and for which request; a group's member may
+    say up to where it hands messages out from now on.
+    """
 
     consumer: str
     next_offset: int
     generation: int = 0
     message_offset: int | None = None
     request_id: str | None = None
+    handed_end: int | None = None
 
     def to_body(self) -> bytes:
         """Canonical JSON; what is None is left out."""
@@ -85,6 +95,21 @@ class OffsetCommit:
             return cls(**json.loads(body))
         except (ValueError, TypeError):
             raise LogFaultError(f"an offset commit that cannot be read: {body[:80]!r}") from None
+
+
+def after_commit(before: ConsumerState | None, commit: OffsetCommit, *, lsn: int, append_time: int) -> ConsumerState:
+    """The consumer's state once this entry is folded, which is of no older generation.
+
+    A newer generation that begins at the same offset takes over from one that did not say that it let go. Where that one had the next message
+    alone in its hands this is its death, and counted once; where it had several nobody knows which it was, and they stay suspect until somebody
+    hands them out. Whoever moves on, or commits without a word of what it hands out, has nothing in its hands.
+    """
+    handed_end = deaths = 0
+    if before is not None and commit.next_offset == before.next_offset:
+        deaths = before.deaths
+        if commit.generation > before.generation:
+            handed_end, deaths = (0, deaths + 1) if before.is_alone else (before.handed_end, deaths)
+    return ConsumerState(commit.next_offset, commit.generation, lsn, append_time, commit.handed_end or handed_end, deaths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +165,7 @@ class LogState:
         before = self.consumers.get(commit.consumer)
         if before is not None and commit.generation < before.generation:
             return  # a member of an older generation
-        self.consumers[commit.consumer] = ConsumerState(commit.next_offset, commit.generation, head.lsn, head.append_time)
+        self.consumers[commit.consumer] = after_commit(before, commit, lsn=head.lsn, append_time=head.append_time)
         if commit.request_id is not None and commit.message_offset is not None:
             self.requests[commit.consumer, commit.request_id] = HandedOut(commit.message_offset, head.append_time)
 

@@ -343,7 +343,9 @@ OPERATIONS: tuple[Operation, ...] = (
         "commit_offsets", "PUT", routes.MEMBER_OFFSETS, MANAGER, "Consumer groups", "Commit how far a member is.",
         answer_of("Offsets", "they are on disk"), help="Where it fails some of several partitions may have been set; again is harmless.",
         body=body_of(shape("", {"generation": _GENERATION,
-                                "offsets": listed(shape("", {**_PLACE, "offset": ref("Offset")}, closed=True))}, closed=True),
+                                "offsets": listed(shape("", {**_PLACE, "offset": ref("Offset"), "handed_end": integer(
+                                    "messages from the offset to below this one are in the member's hands from now on")},
+                                                        optional=("handed_end",), closed=True))}, closed=True),
                      {"generation": 1, "offsets": [{**_A_PLACE, "offset": 0}]}),
         errors=(e.UnknownGroupError, e.UnknownMemberError, e.MemberFencedError, e.OffsetOutOfRangeError, e.UnknownTopicError,
                 e.UnknownPartitionError)),

@@ -213,7 +213,10 @@ _component("Membership", shape("A member, and what it is to read.", {
 _component("GroupDescription", shape("A group with its members.", {**COMPONENTS["Group"]["properties"], "member_list": listed(ref("Membership"))}))
 _component("DeletedGroup", shape("What was forgotten.", {name: COMPONENTS["Group"]["properties"][name] for name in ("group", "group_id")}))
 _component("Offsets", shape("Offsets by partition.", {"offsets": listed(shape("", {
-    "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "offset": ref("Offset")}))}))
+    "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "offset": ref("Offset"),
+    "handed_end": integer("of a claim: messages below may have been in the hands of a member that died; 0: nobody said so"),
+    "deaths": integer("of a claim: how many members died with the message at the offset alone in their hands")},
+    optional=("handed_end", "deaths")))}))
 _component("GroupOffsets", shape("Where a group stands.", {
     "group": ref("GroupName"), "lag": integer("messages that it has not committed, in all"), "offsets": listed(shape("", {
         "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "offset": nullable(ref("Offset"), "null: it has committed nothing"),

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from myqueue.errors import ConflictError, MyQueueError, OffsetOutOfRangeError, R
 from myqueue.protocol.types import TopicPartition
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
+from tests.support.doomed_member import EXIT_CODE as DIED
 from tests.support.group_member import reads_in
 from tests.support.waiting import wait_until
 
@@ -279,6 +281,36 @@ def test_a_message_that_is_tried_again_comes_again_and_ends_among_the_dead_lette
         assert list(consumer.get_next(1.0)) == []
 
 
+def test_a_message_that_ends_its_process_is_found_and_all_others_are_dealt_with(broker: str, topic: str, tmp_path: Path):
+    """By members that count a message as done when the next is asked for, and by those that say so themselves: each of them dies of it as
+    often as it may, and the one after that goes on. No other message is among the dead letters.
+    """
+    with MyProducer([topic], broker) as producer:
+        for number in range(60):
+            producer.send(topic, b"%d" % number if number != 24 else b"poison", partition=number % 3)
+    with ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(lambda done: lives(broker, topic, tmp_path, done), ("auto", "by-hand")))
+    for done, codes in zip(("auto", "by-hand"), ends, strict=True):
+        assert set(codes[:-1]) == {DIED} and codes[-1] == 0, codes
+        assert 3 <= len(codes[:-1]) <= 6, "as often as it may, and until it was alone"
+        assert {int(one.value) for one in reads_in(tmp_path / done)} == {*range(60)} - {24}
+        with MyConsumer([f"{topic}-{done}-dead"], broker) as consumer:
+            [letter] = consumer.get_next(1.0)
+        told = dict(letter.headers)
+        assert (letter.value, told["dead-letter-offset"], told["dead-letter-deliveries"]) == (b"poison", b"8", b"3")
+        with AdminClient(broker) as admin:
+            assert sum(one.lag for one in admin.group_lag(f"{topic}-{done}")) == 0
+
+
+def lives(broker: str, topic: str, folder: Path, done: str) -> list[int]:
+    """The exit codes of a member that is started again whenever it has died."""
+    group, codes = f"{topic}-{done}", []
+    while not codes or (codes[-1] and len(codes) < 10):
+        command = [sys.executable, "-m", "tests.support.doomed_member", broker, topic, group, str(folder / done), f"{group}-dead", "3", done]
+        codes.append(subprocess.run(command, cwd=ROOT, timeout=60, check=False).returncode)
+    return codes
+
+
 def test_a_paused_partition_hands_out_nothing_until_it_goes_on(broker: str, topic: str):
     with MyConsumer([topic], broker, group=topic) as consumer:
         consumer.pause(topic, 0)
@@ -336,7 +368,7 @@ def test_commits_pass_only_for_what_a_member_reads(broker: str, topic: str):
     place = {"topic": topic, "partition": 2}
     mine = f"{base}/{one['member_id']}"
     claimed = requests.post(f"{mine}/claims", json={"generation": one["generation"], "partitions": [place]}, timeout=10)
-    assert claimed.json() == {"offsets": [{**place, "offset": 0}]}
+    assert claimed.json() == {"offsets": [{**place, "offset": 0, "handed_end": 0, "deaths": 0}]}
 
     def commit(offset: int, generation: int = one["generation"], member: str = mine) -> tuple[int, str]:
         answer = requests.put(f"{member}/offsets", json={"generation": generation, "offsets": [{**place, "offset": offset}]}, timeout=10)

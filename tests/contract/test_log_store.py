@@ -10,7 +10,7 @@ import pytest
 
 from broker.core.append import AppendRequest
 from broker.core.group import Request, plan_group
-from broker.core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest
+from broker.core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest
 from broker.core.retention import plan_begin
 from broker.service import wanted
 from db.engine import make_engine
@@ -163,6 +163,23 @@ def test_offsets_of_consumers(store: LogStore):
     assert store.consumer_offset(PARTITION, "#2") is None
     found = store.consumer_offsets([PARTITION, PartitionId(1, 9)], "#1")
     assert {partition: offset for partition, (_, offset) in found.items()} == {PARTITION: 2}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_deaths_of_a_group_s_members_are_kept(store: LogStore, committed: bool):
+    """Folded with the transaction, or later behind the commit position: a takeover from one that had a message alone in its hands counts, once."""
+    append(store, *[b"%d" % number for number in range(9)])
+    steps = [(ClaimRequest("@1", 1), (0, 0, 0)), (CommitRequest("@1", 2, 1, handed_end=3), (2, 0, 0)), (ClaimRequest("@1", 2), (2, 0, 1)),
+             (ClaimRequest("@1", 3), (2, 0, 1)), (CommitRequest("@1", 2, 3, handed_end=3), (2, 0, 0)), (ClaimRequest("@1", 4), (2, 0, 2)),
+             (CommitRequest("@1", 3, 4, handed_end=8), (3, 0, 0)), (ClaimRequest("@1", 5), (3, 8, 0))]
+    for request, told in steps:
+        [handed] = write(store, request, committed=committed)
+        assert (handed.offset, handed.handed_end, handed.deaths) == told, request
+        if not committed:
+            head = store.head(PARTITION)
+            store.advance(PARTITION, head.end.lsn, head.end.offset)
+            store.fold(PARTITION)
+    assert store.snapshot(PARTITION).state.consumers["@1"][4:] == (8, 0)
 
 
 def test_a_record_is_found_by_its_offset(store: LogStore):

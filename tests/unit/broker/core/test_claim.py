@@ -41,6 +41,19 @@ def test_the_older_generation_commits_and_claims_nothing_any_more():
     assert plan.changes.consumers["@1"][:2] == (8, 4)
 
 
+def test_a_claim_tells_what_the_members_before_may_have_died_of_and_a_repeat_tells_the_same():
+    for handed_end, told in ((7, (6, 0, 3)), (9, (6, 9, 2)), (0, (6, 0, 2))):
+        plan = planned(ClaimRequest("@1", 4), ClaimRequest("@1", 4), state=LogState(consumers={"@1": ConsumerState(6, 2, 1, 1, handed_end, 2)}))
+        assert [(outcome.offset, outcome.handed_end, outcome.deaths) for outcome in plan.outcomes] == [told] * 2
+        assert len(plan.entries) == 1
+
+
+def test_a_commit_may_say_what_is_handed_out_from_now_on():
+    plan = planned(CommitRequest("@1", 5, 1, handed_end=8), CommitRequest("@1", 6, 1, handed_end=6))
+    assert [OffsetCommit.from_body(entry.body).handed_end for entry in plan.entries] == [8, None]
+    assert plan.changes.consumers["@1"][4:] == (0, 0)
+
+
 def test_groups_do_not_fence_each_other():
     plan = planned(ClaimRequest("@1", 9), CommitRequest("@2", 5, 1), CommitRequest("#1", 5))
     assert [outcome.offset for outcome in plan.outcomes] == [3, 5, 5]

@@ -15,7 +15,8 @@ from myqueue.protocol.fold import ConsumerState, HandedOut, LogState, ProducerSt
 from tests.support.factories import PARTITION
 
 STATE = LogState({7: ProducerState(1, 9, (StoredRequest(8, 70, 12, 2, 50), StoredRequest(9, 72, 14, 1, 51)), 51)},
-                 {"#1": ConsumerState(60, 2, 15, 52), "é": ConsumerState(0, 0, 3, 4)}, {("#1", "r"): HandedOut(59, 52)}, 40)
+                 {"#1": ConsumerState(60, 2, 15, 52), "@1": ConsumerState(50, 3, 14, 51, 58, 2),
+                  "é": ConsumerState(0, 0, 3, 4)}, {("#1", "r"): HandedOut(59, 52)}, 40)
 SEED = Seed(PARTITION, 5, 9, OfferedStart(10, 3, bytes(range(32))), 44, 99, 20, STATE, b'{"topic": "t", "config": {}}')
 
 

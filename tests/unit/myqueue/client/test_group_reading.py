@@ -8,6 +8,7 @@ from typing import Any
 from myqueue.client.fetcher import Fetcher, Reader
 from myqueue.client.group_reading import GroupReading
 from myqueue.client.membership import Membership
+from myqueue.errors import MyQueueError, UnavailableError
 from myqueue.protocol.types import TopicPartition
 from myqueue.testing import ManualClock
 
@@ -19,13 +20,17 @@ class Group:
         self.clock = ManualClock()
         self.generation, self.reads = 3, {0: 3}
         self.commits: list[dict[str, Any]] = []
+        self.suspect: dict[str, int] = {}
+        self.refuses: MyQueueError | None = None
 
     def call(self, method: str, path: str, *, json: Any = None, **_: Any) -> Any:
         if method == "PUT":
+            if self.refuses is not None:
+                raise self.refuses
             self.commits.append(json)
             return {"offsets": json["offsets"]}
         if path.endswith("/claims"):
-            return {"offsets": [{**one, "offset": 0} for one in json["partitions"]]}
+            return {"offsets": [{**one, "offset": 0, **self.suspect} for one in json["partitions"]]}
         return {"member_id": 1, "generation": self.generation, "heartbeat_interval_seconds": 1.0, "releasing": [],
                 "partitions": [{"topic": "t", "partition": number, "generation": since} for number, since in self.reads.items()]}
 
@@ -75,3 +80,66 @@ def test_partitions_got_in_several_generations_are_committed_in_one_call_by_the_
     reading.commit(read)
     reading.commit(read)
     assert [(one["generation"], len(one["offsets"])) for one in group.commits] == [(3, 2)]
+
+
+def careful_member_of(group: Group) -> tuple[GroupReading, Reader, list[tuple[TopicPartition, int, int]]]:
+    """A member that announces what it hands out, its reader, and what it was told is suspect."""
+    changed, suspect = threading.Condition(), []
+    membership = Membership(group, "g", ["t"], strategy="sticky", start="earliest", session_timeout_seconds=10.0, instance_id="one")  # type: ignore[arg-type]
+    fetcher = Fetcher(group, changed, fetch_bytes_max=1_000, prefetch_bytes_max=10_000)  # type: ignore[arg-type]
+    reading = GroupReading(membership, group, fetcher, changed, on_readers=lambda: None, on_gone=lambda _gone: None,  # type: ignore[arg-type]
+                           on_suspect=lambda *told: suspect.append(told))
+    reading.begin(1.0)
+    return reading, fetcher.readers[TopicPartition("t", 0)], suspect
+
+
+def said(group: Group) -> list[tuple[int, int | None]]:
+    """Offset and handed_end of each commit."""
+    return [(one["offset"], one.get("handed_end")) for commit in group.commits for one in commit["offsets"]]
+
+
+def test_what_is_handed_out_after_a_claim_is_announced_before_and_done_with_the_next():
+    group = Group()
+    reading, reader, _ = careful_member_of(group)
+    for offset in range(4):
+        reading.announce(reader, offset)
+        deal_with(reader, offset)
+    assert said(group) == [(0, 1), (1, 3), (3, 7)]
+    reading.commit([reader])
+    assert said(group)[3:] == [(4, 7)]
+    reading.settle(reader)
+    assert said(group)[4:] == [(4, None)], "the rest of the window is in nobody's hands"
+    reading.announce(reader, 4)
+    assert said(group)[5:] == [(4, 12)]
+
+
+def test_who_lets_go_says_that_nothing_is_in_its_hands_and_announces_nothing_after():
+    group = Group()
+    reading, reader, _ = careful_member_of(group)
+    reading.announce(reader, 0)
+    reader.progress.handed(0)
+    reading.let_go([reader])
+    reading.announce(reader, 1)
+    assert said(group) == [(0, 1), (0, None)]
+
+
+def test_a_claim_tells_what_is_suspect():
+    group = Group()
+    group.suspect = {"handed_end": 3, "deaths": 2}
+    reading, reader, suspect = careful_member_of(group)
+    assert suspect == [(TopicPartition("t", 0), 0, 2)]
+    for offset in range(5):
+        reading.announce(reader, offset)
+        deal_with(reader, offset)
+    assert said(group) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 6)]
+
+
+def test_what_cannot_be_announced_is_handed_out_all_the_same():
+    group = Group()
+    reading, reader, _ = careful_member_of(group)
+    group.refuses = UnavailableError("not now")
+    reading.announce(reader, 0)
+    assert (reader.slow_start, group.commits) == (None, [])
+    group.refuses = None
+    reading.announce(reader, 1)
+    assert group.commits == []

@@ -6,7 +6,7 @@ import pytest
 
 from myqueue.errors import LogFaultError
 from myqueue.protocol.entry import LogEnd, offset_entry, record_entries, trim_entry
-from myqueue.protocol.fold import RECENT_REQUESTS, HandedOut, LogState, OffsetCommit, StoredRequest, Trim
+from myqueue.protocol.fold import RECENT_REQUESTS, ConsumerState, HandedOut, LogState, OffsetCommit, StoredRequest, Trim, after_commit
 from tests.support.factories import PARTITION, blocks, sequence
 
 
@@ -44,6 +44,50 @@ def test_an_offset_commit_of_an_older_generation_changes_nothing():
     assert state.consumers["#1"][:2] == (5, 2)
 
 
+def consumer_after(*commits: OffsetCommit) -> tuple[int, int, int, int]:
+    """next_offset, generation, handed_end and deaths once these are folded."""
+    state: ConsumerState | None = None
+    for lsn, commit in enumerate(commits):
+        state = after_commit(state, commit, lsn=lsn, append_time=9)
+    assert state is not None
+    return state.next_offset, state.generation, state.handed_end, state.deaths
+
+
+def announced(offset: int, end: int, generation: int) -> OffsetCommit:
+    return OffsetCommit("@1", offset, generation, handed_end=end)
+
+
+def test_who_died_with_one_message_alone_in_its_hands_is_counted_once():
+    """Also where the next one ends before it has handed anything out, or claims twice."""
+    first, claim = announced(5, 6, 1), [OffsetCommit("@1", 5, generation) for generation in range(2, 6)]
+    assert consumer_after(first) == (5, 1, 6, 0)
+    assert consumer_after(first, claim[0]) == (5, 2, 0, 1)
+    assert consumer_after(first, *claim) == (5, 5, 0, 1)
+    assert consumer_after(first, claim[0], announced(5, 6, 2), claim[1], announced(5, 6, 3), claim[2]) == (5, 4, 0, 3)
+
+
+def test_of_several_messages_none_is_counted_and_all_stay_suspect():
+    window, claim = announced(5, 9, 1), [OffsetCommit("@1", 5, generation) for generation in (2, 3)]
+    assert consumer_after(window, *claim) == (5, 3, 9, 0)
+    assert consumer_after(window, claim[0], announced(5, 6, 2), claim[1]) == (5, 3, 0, 1)
+
+
+def test_who_lets_go_in_good_order_is_no_death_and_what_was_counted_before_stays():
+    alone, released, claim = announced(5, 6, 1), OffsetCommit("@1", 5, 1), OffsetCommit("@1", 5, 2)
+    assert consumer_after(alone, released, claim) == (5, 2, 0, 0)
+    assert consumer_after(alone, claim, announced(5, 6, 2), OffsetCommit("@1", 5, 2), OffsetCommit("@1", 5, 3)) == (5, 3, 0, 1)
+
+
+def test_a_message_that_is_done_takes_what_was_counted_with_it():
+    assert consumer_after(announced(5, 6, 1), OffsetCommit("@1", 5, 2), OffsetCommit("@1", 6, 2), OffsetCommit("@1", 6, 3)) == (6, 3, 0, 0)
+    assert consumer_after(announced(5, 6, 1), OffsetCommit("@1", 5, 2), announced(6, 8, 2)) == (6, 2, 8, 0)
+
+
+def test_members_that_never_announce_are_never_counted():
+    """As all were before, and those without a dead-letter topic are."""
+    assert consumer_after(*(OffsetCommit("@1", 5, generation) for generation in range(1, 50))) == (5, 49, 0, 0)
+
+
 def test_a_dequeue_remembers_what_it_handed_out():
     state = LogState()
     entries, _ = offset_entry(PARTITION, LogEnd(), epoch=1, append_time=9,
@@ -57,6 +101,9 @@ def test_the_body_of_an_offset_commit_is_canonical():
     body = OffsetCommit("#1", 5, message_offset=4, request_id="r").to_body()
     assert body == b'{"consumer":"#1","generation":0,"message_offset":4,"next_offset":5,"request_id":"r"}'
     assert OffsetCommit.from_body(body) == OffsetCommit("#1", 5, 0, 4, "r")
+    announcement = OffsetCommit("@1", 5, 2, handed_end=9)
+    assert announcement.to_body() == b'{"consumer":"@1","generation":2,"handed_end":9,"next_offset":5}'
+    assert OffsetCommit.from_body(announcement.to_body()) == announcement
     assert OffsetCommit("#1", 5).to_body() == b'{"consumer":"#1","generation":0,"next_offset":5}'
 
 
