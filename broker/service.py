@@ -6,28 +6,23 @@ Nothing that matters lives in this process: any worker of the node may serve any
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from db.log_store import Head, LogStore, Slice, StoredRecord, Wanted
+from db.log_store import Head, LogStore, StoredRecord, Wanted
 from db.replication import counts
 from myqueue.clock import Clock
 from myqueue.errors import (
-    BadRequestError,
     CorruptBatchError,
     MyQueueError,
     NotLeaderError,
-    NotYetError,
     OutcomeUnknownError,
-    OverloadedError,
     QuotaExceededError,
     UnavailableError,
-    UnknownPartitionError,
-    UnknownTopicError,
 )
-from myqueue.protocol.batch import ENTRIES_MAGIC, Block, end_offset_of, record_bytes
+from myqueue.protocol.batch import Block
 from myqueue.protocol.entry import marker_entry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, ProducerSequence
@@ -37,22 +32,18 @@ from myqueue.service.wakeups import Wakeups
 from .core.admission import fault_of
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
-from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, Since, TrimRequest, out_of_range
-from .core.ranges import records_wanted
+from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest
 from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
 from .later import AfterCommit, Answer, NotSettledError
+from .reads import Reads
 from .replicator import Replicator
+from .standing import Standing, is_shared
 from .writer import GroupWriter, Later
 
 NO_PARTITIONS: Mapping[PartitionId, int] = {}
 WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and comes back
 LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
-RELOOK_SECONDS = 5.0  # a read that waits looks at the database this often even when nothing woke it
-GONE_SECONDS = 1.0  # between looks whether its client is still there
-KEEP_ALIVE_SECONDS = 15.0  # of silence in a stream
-STREAM_BYTES, STREAM_RECORDS = 256 << 10, 1_000  # that a stream holds in memory, more only of a larger record
 OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
-SCAN_RECORDS = 50_000  # that a search looks at in one statement
 TOPICS_KEY = "topics"  # woken when the topics that this broker knows have changed
 
 TAIL_ENTRIES_MAX = 4_096  # entries that wait for a majority; beyond it nothing is appended
@@ -66,50 +57,11 @@ class Self:
     disk_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What is searched for in a partition.
-
-    Args:
-        key: None where any will do.
-        end: where the search ends.
-        offset: where it goes on; None where it begins, with what was appended at ``since_us`` or later.
-    """
-
-    key: bytes | None
-    end: int
-    offset: int | None = None
-    since_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Searched:
-    """What was found of a partition, in order; where to go on, and how many records were looked at."""
-
-    records: list[StoredRecord]
-    next_offset: int
-    scanned: int
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a consumer stands in a partition; ``offset`` is None where it has committed nothing."""
-
-    offset: int | None
-    start_offset: int
-    end_offset: int
-
-    @property
-    def unread(self) -> int:
-        return max(0, self.end_offset - max(self.start_offset, self.offset or 0))
-
-
 class BrokerService:
-    """The operations of a broker, by partition identity.
+    """The operations of a broker, by partition identity: writes, and what managers ask for. What is only read: ``reads``.
 
     Args:
         who: tells this broker's registered identity; raises UnavailableError before it is registered.
-        long_polls_max: reads that may wait at one time in this process; the other request threads stay free.
         take: counts an append of so many bytes against its topic's quota; raises QuotaExceededError where that is used up.
     """
 
@@ -119,7 +71,8 @@ class BrokerService:
         self._replicator, self._take = replicator, take
         self._store, self._wakeups, self._who, self._clock, self._stopping = store, wakeups, who, clock, stopping
         self._timeout_seconds = timeout_seconds
-        self._long_polls = threading.BoundedSemaphore(long_polls_max)
+        self.standing = Standing(store, replicator, stopping=stopping)
+        self.reads = Reads(store, wakeups, self.standing, clock=clock, stopping=stopping, long_polls_max=long_polls_max)
         self.writer: GroupWriter[Request, Answer] = GroupWriter(self.write_group, clock=clock, queue_bytes_max=queue_bytes_max,
                                                                 on_queued=metrics.QUEUED_BYTES.set)
 
@@ -199,176 +152,6 @@ class BrokerService:
             raise OutcomeUnknownError("the trim is in the log, and whether it shows here already is not known") from error
         return start  # type: ignore[return-value]
 
-    def read(self, partition: PartitionId, start: int | str | Since, *, bytes_max: int, records_max: int, wait_seconds: float = 0.0,
-             until_offset: int | None = None, is_gone: Callable[[], bool] = lambda: False) -> tuple[int, Slice]:
-        """Committed records from an offset (or "earliest", "latest", or a time) on, waiting for some to come; the offset meant, and what was found.
-
-        Args:
-            until_offset: exclusive, as far as whole blocks allow. Where it is not above the offset meant there is nothing to find or to wait for.
-            is_gone: whether the client has hung up: then it is not waited for.
-
-        Raises:
-            OffsetOutOfRangeError: the offset is below the start or above the end, which it names.
-            OverloadedError: too many reads wait already.
-            UnknownTopicError: the topic was deleted meanwhile.
-        """
-        deadline = self._clock.monotonic() + wait_seconds
-        stamp = self._wakeups.stamp(partition)
-        offset, found = self._look(partition, start, bytes_max, records_max, until_offset)
-        if found.record_count or wait_seconds <= 0 or not records_wanted(records_max, offset, until_offset):
-            return offset, found
-        with self.waiting():
-            while not found.record_count and (left := deadline - self._clock.monotonic()) > 0 and not self._stopping.is_set() and not is_gone():
-                self._wait_for_news(partition, stamp, min(left, RELOOK_SECONDS), is_gone)
-                stamp = self._wakeups.stamp(partition)
-                found = self._look_again(partition, offset, bytes_max, records_max, until_offset)
-            return offset, found
-
-    def begin_stream(self, partition: PartitionId, start: int | str | Since) -> tuple[int, int]:
-        """The offset that a stream from an offset (or "earliest", "latest", or a time) on begins at, and the epoch that it belongs to.
-
-        Raises:
-            NotLeaderError: a stream is told by the leader.
-            OffsetOutOfRangeError: the offset is below the start or above the end, which it names.
-        """
-        check_leading(self.head(partition))
-        begin, found = self._look(partition, start, 1, 1)
-        return begin, found.epoch
-
-    def follow(self, partition: PartitionId, offset: int, epoch: int, *, is_gone: Callable[[], bool]) -> Iterator[Slice | None]:
-        """Committed records from ``offset`` on, as they come; None where none came for ``KEEP_ALIVE_SECONDS``.
-
-        Nothing is read before it is asked for. It ends when the process is stopping or the client has hung up.
-
-        Args:
-            epoch: from ``begin_stream``.
-
-        Raises:
-            NotLeaderError, UnavailableError: this broker does not lead any more, or no majority says that it does.
-            UnknownTopicError: the topic was deleted.
-            UnknownPartitionError: the partition is not held here any more.
-            OffsetOutOfRangeError: what comes next was trimmed meanwhile.
-        """
-        quiet_since = self._clock.monotonic()
-        while not self._stopping.is_set() and not is_gone():
-            stamp = self._wakeups.stamp(partition)
-            found = self._look_again(partition, offset, STREAM_BYTES, STREAM_RECORDS)
-            if found.epoch != epoch:
-                check_leading(self.head(partition))
-                epoch = found.epoch
-            if found.record_count:
-                yield found
-                offset = end_offset_of(found.body) or offset
-                quiet_since = self._clock.monotonic()
-            elif (left := quiet_since + KEEP_ALIVE_SECONDS - self._clock.monotonic()) > 0:
-                self._wait_for_news(partition, stamp, min(left, RELOOK_SECONDS), is_gone)
-            else:
-                self._confirm(partition)
-                yield None
-                quiet_since = self._clock.monotonic()
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """A place among the reads that may wait. Raises OverloadedError where there is none."""
-        if not self._long_polls.acquire(blocking=False):
-            raise OverloadedError("too many reads wait for data already")
-        metrics.LONG_POLLS.inc()
-        try:
-            yield
-        finally:
-            metrics.LONG_POLLS.dec()
-            self._long_polls.release()
-
-    def head(self, partition: PartitionId) -> Head:
-        """The head row; a leader's only once its own first entry is committed. Raises UnavailableError, where it is being seeded too."""
-        head = self._store.head(partition)
-        if head.seeding_until is not None:
-            raise _being_made(partition)
-        if not self._is_shared(head):
-            return head
-        if not self._replicator.knows(partition, head.leader_epoch):
-            self._replicator.lead(partition, head)
-        if self._replicator.is_ready(partition):
-            return head
-        self._replicator.require_marker(partition, self._stopping)
-        return self._store.head(partition)
-
-    def offset(self, partition: PartitionId, consumer: str) -> int | None:
-        """The consumer's committed offset; None where it has none."""
-        check_leading(self.head(partition))  # another replica may not know of the newest one
-        return self._store.consumer_offset(partition, consumer)
-
-    def sizes(self, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
-        """How many messages the consumer has not read, per partition. Raises NotLeaderError where one is not led here."""
-        return [position.unread for position in self.positions(consumer, partitions)]
-
-    def positions(self, consumer: str, partitions: Sequence[PartitionId]) -> list[Position]:
-        """Where the consumer stands in each partition. Raises NotLeaderError where one is not led here."""
-        told, found = self._told(partitions), self._store.consumer_offsets(partitions, consumer)
-        unsettled = [partition for partition, (head, _) in found.items() if not self._is_settled(partition, head, told[partition])]
-        if unsettled:
-            for partition in unsettled:
-                self.head(partition)
-            told, found = self._told(partitions), self._store.consumer_offsets(partitions, consumer)
-            for partition, (head, _) in found.items():
-                self._check_settled(partition, head, told[partition])
-        return [_position(partition, *found.get(partition, (None, None))) for partition in partitions]
-
-    def ends(self, partitions: Sequence[PartitionId], *, before_us: int | None = None) -> list[int]:
-        """Where each partition ends: behind all that was acknowledged when this was called, or behind what was appended before a time.
-
-        Raises:
-            NotLeaderError, UnavailableError: one of them is not led here, or somebody else may lead it.
-        """
-        heads = {partition: head for partition, (head, _) in self._store.consumer_offsets(partitions, "").items()}
-        shared = {}
-        for partition in partitions:
-            head = heads.get(partition)
-            if head is None:
-                raise NotLeaderError(f"partition {partition} is not held here")
-            check_leading(head)
-            if self._is_shared(head):
-                shared[partition] = head.leader_epoch
-                if not self._replicator.knows(partition, head.leader_epoch):
-                    self._replicator.lead(partition, head)
-        self._replicator.confirm_all(shared, self._stopping)
-        ends = [position.end_offset for position in self.positions("", partitions)]
-        if before_us is None:
-            return ends
-        return [min(end, self._offset_at(partition, before_us, end)) for partition, end in zip(partitions, ends, strict=True)]
-
-    def _offset_at(self, partition: PartitionId, time_us: int, end: int) -> int:
-        """The first offset served that was appended at a time or later; ``end`` where there is none."""
-        found = self._store.first_offset_since(partition, time_us)
-        return end if found is None else found
-
-    def search(self, partition: PartitionId, query: Query, *, records_max: int, bytes_max: int, scan_max: int) -> Searched:
-        """The next of a partition's records that are searched for, in order, and where to go on; done where that is ``query.end``.
-
-        Looks at about ``scan_max`` records at most, and comes further with each call.
-
-        Raises:
-            BadRequestError: the search's end lies above the committed end.
-            UnknownPartitionError, NotLeaderError, UnavailableError: not here, or not now.
-        """
-        head = self.head(partition)
-        check_leading(head)
-        _check_whole(partition, head.fault)
-        if query.end > head.commit_offset and not (self._knows_the_end(partition) and query.end <= self._store.head(partition).commit_offset):
-            raise BadRequestError(f"partition {partition.partition} ends before offset {query.end}", end_offset=head.commit_offset)
-        offset = query.offset
-        if offset is None:
-            offset = head.earliest if query.since_us is None else self._offset_at(partition, query.since_us, head.commit_offset)
-        records: list[StoredRecord] = []
-        scanned = size = 0
-        while offset < query.end and scanned < scan_max and len(records) < records_max and size < bytes_max:
-            found = self._store.search(partition, offset, query.end, key=query.key, records_max=records_max - len(records),
-                                       bytes_max=bytes_max - size, scan_max=min(scan_max - scanned, SCAN_RECORDS))
-            records += found.records
-            size += sum(record_bytes(one.record) for one in found.records)
-            scanned, offset = scanned + found.next_offset - offset, found.next_offset
-        return Searched(records, min(offset, query.end), scanned)
-
     # --- what managers ask for ---
 
     def promise(self, partition: PartitionId, *, topic: str, config: dict[str, object], epoch: int) -> PromiseAnswer:
@@ -426,7 +209,7 @@ class BrokerService:
 
     def _status(self, partition: PartitionId, topic: str, head: Head) -> dict[str, Any]:
         leading = is_leading(head)
-        alone = leading and not self._is_shared(head)
+        alone = leading and not is_shared(head)
         told = self._replicator.status(partition) if leading else None
         return {"topic_id": partition.topic_id, "partition": partition.partition, "topic": topic, "promised_epoch": head.promised_epoch,
                 "leader_epoch": head.leader_epoch, "leading": leading, "start_lsn": head.start_lsn, "end_lsn": head.end.lsn,
@@ -464,7 +247,7 @@ class BrokerService:
     def _replicate_led(self, partition: PartitionId) -> None:
         """Have the replicator know a leadership that others take part in."""
         head = self._store.head(partition)
-        if self._is_shared(head):
+        if is_shared(head):
             self._replicator.lead(partition, head)
         else:
             self._replicator.stop_leading(partition, head.promised_epoch + 1)
@@ -497,7 +280,7 @@ class BrokerService:
                 head = held.head
                 alone = self._check_may_write(head)
                 if not all(isinstance(request, AppendRequest) for request in requests):
-                    self._check_settled(partition, head, told)
+                    self.standing.check_settled(partition, head, told)
                 readable = LogRange(head.start_offset, head.commit_offset)
                 plan = plan_group(partition, head.end, held.state, readable, requests, epoch=head.leader_epoch, now_us=self._clock.now_us())
                 answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)
@@ -572,116 +355,19 @@ class BrokerService:
 
     # --- inner parts ---
 
-    @staticmethod
-    def _is_shared(head: Head) -> bool:
-        """Whether this replica leads and others take part."""
-        return is_leading(head) and (len(head.voters) > 1 or bool(head.learners))
-
-    def _told(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        return {partition: self._replicator.told(partition) for partition in partitions}
-
-    def _is_settled(self, partition: PartitionId, head: Head, told: int) -> bool:
-        """Whether what is committed here is not behind what anybody was told, as far as leaders are concerned."""
-        return not self._is_shared(head) or self._replicator.is_settled(partition, head, told=told)
-
-    def _check_settled(self, partition: PartitionId, head: Head, told: int) -> None:
-        """Raises NotSettledError: nothing was done."""
-        if not self._is_settled(partition, head, told):
-            raise NotSettledError(f"the leadership of partition {partition.partition} has not settled yet; nothing was done", component="replicas")
-
-    def _knows_the_end(self, partition: PartitionId) -> bool:
-        """Whether what is committed here is all that was committed when this was called: by a leader that a majority still follows."""
-        head = self.head(partition)
-        if not is_leading(head):
-            return False
-        if self._is_shared(head):
-            self._replicator.confirm(partition, head.leader_epoch, self._stopping)
-            told = self._replicator.told(partition)
-            return self._replicator.is_settled(partition, self._store.head(partition), told=told)
-        return True
-
     def _submit(self, partition: PartitionId, request: Request, size_bytes: int) -> Answer:
         self._replicator.require_majority(partition, self._stopping)
         try:
             return self.writer.submit(partition, request, size_bytes=size_bytes, timeout_seconds=self._timeout_seconds)
         except NotSettledError:
-            self.head(partition)  # waits for it
+            self.standing.head(partition)  # waits for it
             return self.writer.submit(partition, request, size_bytes=size_bytes, timeout_seconds=self._timeout_seconds)
-
-    def _offset_of(self, partition: PartitionId, start: int | str | Since) -> int:
-        """The offset that is meant now. Raises NotLeaderError where it may be the end, and another replica may not know of that."""
-        if isinstance(start, int):
-            return start
-        head = self.head(partition)
-        if start == "earliest":
-            return head.earliest
-        if isinstance(start, Since):
-            _check_whole(partition, head.fault)
-            found = self._store.first_offset_since(partition, start.append_time)
-            if found is not None:
-                return found
-        check_leading(head)
-        return head.commit_offset
-
-    def _look(self, partition: PartitionId, start: int | str | Since, bytes_max: int, records_max: int,
-              until_offset: int | None = None) -> tuple[int, Slice]:
-        offset = self._offset_of(partition, start)
-        wanted = records_wanted(records_max, offset, until_offset)
-        records_max = max(1, wanted)
-        found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)
-        _check_served(partition, found)
-        if offset > found.end_offset:
-            if not self._knows_the_end(partition):
-                raise NotYetError(f"offset {offset} is not committed here yet: this replica knows {found.end_offset}", end_offset=found.end_offset)
-            found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)  # it may have moved before that was sure
-        if not found.start_offset <= offset <= found.end_offset:
-            raise out_of_range(offset, LogRange(found.start_offset, found.end_offset))
-        return offset, found if wanted else replace(found, body=ENTRIES_MAGIC, record_count=0)
-
-    def _look_again(self, partition: PartitionId, offset: int, bytes_max: int, records_max: int, until_offset: int | None = None) -> Slice:
-        """A look of one who has waited. Raises UnknownTopicError where the topic was deleted meanwhile: nobody needs to be asked."""
-        try:
-            return self._look(partition, offset, bytes_max, records_max, until_offset)[1]
-        except UnknownPartitionError:
-            if self._store.topic(partition.topic_id) is None:
-                raise UnknownTopicError("the topic was deleted meanwhile") from None
-            raise
-
-    def _wait_for_news(self, partition: PartitionId, stamp: int, seconds: float, is_gone: Callable[[], bool]) -> None:
-        end = self._clock.monotonic() + seconds
-        while (left := end - self._clock.monotonic()) > 0 and not self._stopping.is_set() and not is_gone():
-            if self._wakeups.wait(partition, stamp, min(left, GONE_SECONDS), self._stopping):
-                return
-
-    def _confirm(self, partition: PartitionId) -> None:
-        """Raises NotLeaderError, UnavailableError where somebody else may lead."""
-        head = self.head(partition)
-        check_leading(head)
-        if self._is_shared(head):
-            self._replicator.confirm(partition, head.leader_epoch, self._stopping)
-
-
-def _check_whole(partition: PartitionId, fault: str | None) -> None:
-    """Raises UnavailableError where this replica is damaged: another one is not."""
-    if fault is not None:
-        raise UnavailableError(f"this replica of partition {partition.partition} is damaged and not served: {fault}", component="replicas")
-
-
-def _check_served(partition: PartitionId, found: Slice) -> None:
-    """Raises UnavailableError where this replica serves nothing: another one does."""
-    _check_whole(partition, found.fault)
-    if found.seeding:
-        raise _being_made(partition)
 
 
 def _located(request: Request, error: CorruptBatchError) -> CorruptBatchError:
     """What the database refused, with the place of it where that can be found."""
     found = fault_of(request.blocks) if isinstance(request, AppendRequest) else None
     return found or error
-
-
-def _being_made(partition: PartitionId) -> NotYetError:
-    return NotYetError(f"this replica of partition {partition.partition} is being made")
 
 
 def _is_empty(request: Request, answer: Answer | MyQueueError) -> bool:
@@ -695,10 +381,3 @@ def wanted(requests: Sequence[Request]) -> Wanted:
     return Wanted(producers, frozenset(request.consumer for request in others if not isinstance(request, TrimRequest)),
                   frozenset((request.consumer, request.request_id) for request in others
                             if isinstance(request, DequeueRequest) and request.request_id is not None), trim=bool(others))
-
-
-def _position(partition: PartitionId, head: Head | None, offset: int | None) -> Position:
-    if head is None:
-        raise NotLeaderError(f"partition {partition} is not held here")
-    check_leading(head)
-    return Position(offset, head.earliest, head.commit_offset)

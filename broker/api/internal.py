@@ -11,7 +11,8 @@ from flask import Blueprint, Response, jsonify, request
 from broker.core import appends, seeds
 from broker.core.replica import Appointment
 from broker.follower import Follower
-from broker.service import BrokerService, Query
+from broker.reads import Query
+from broker.service import BrokerService
 from db.replication import AppendReply
 from myqueue.errors import BadRequestError, MyQueueError
 from myqueue.protocol import routes, wire
@@ -67,7 +68,7 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
     @face.post(routes.I_ENDS)
     def ends() -> Response:
         body = bodies.json_object(request)
-        return jsonify({"ends": service.ends([_partition(item) for item in _list(body, "partitions")], before_us=_time(body, "before"))})
+        return jsonify({"ends": service.reads.ends([_partition(item) for item in _list(body, "partitions")], before_us=_time(body, "before"))})
 
     @face.post(routes.I_SEARCH)
     def search() -> Response:
@@ -75,7 +76,7 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
         query = Query(wire.value_from_json(body, "key"), _integer(body.get("end"), "end"),
                       None if body.get("offset") is None else _integer(body["offset"], "offset"), _time(body, "since"))
         bounds = {name: _integer(body.get(name), name, minimum=1) for name in ("max_records", "max_bytes", "max_scanned")}
-        found = service.search(_partition(body.get("partition")), query, records_max=bounds["max_records"], bytes_max=bounds["max_bytes"],
+        found = service.reads.search(_partition(body.get("partition")), query, records_max=bounds["max_records"], bytes_max=bounds["max_bytes"],
                                scan_max=bounds["max_scanned"])
         return jsonify({"records": [wire.stored_to_json(one.offset, one.record, one.append_time) for one in found.records],
                         "next_offset": found.next_offset, "scanned": found.scanned})
@@ -119,7 +120,7 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
     def sizes() -> Response:
         body = bodies.json_object(request)
         partitions = [_partition(item) for item in _list(body, "partitions")]
-        found = service.positions(bodies.consumer_key(body.get("consumer")), partitions)
+        found = service.reads.positions(bodies.consumer_key(body.get("consumer")), partitions)
         return jsonify({"sizes": [position.unread for position in found], "positions": [dataclasses.asdict(position) for position in found]})
 
     return face

@@ -37,7 +37,7 @@ def make_blueprint(service: BrokerService, store: LogStore, directory: Directory
         topic, partition = arguments.topic(), arguments.needed_integer("partition", maximum=INT32_MAX)
         found = directory.find(topic, partition)
         try:
-            service.head(found)
+            service.standing.head(found)
         except UnknownPartitionError:
             raise directory.absent(topic, partition) from None
         return topic, found
@@ -84,7 +84,7 @@ def make_blueprint(service: BrokerService, store: LogStore, directory: Directory
     @face.get("/raft_status")
     def raft_status() -> Response:
         topic, found = find(arguments_of(request))
-        head = service.head(found)
+        head = service.standing.head(found)
         leading, me = is_leading(head), who().broker_id
         return jsonify({"status": "Success", "topic": topic, "partition_id": found.partition, "self": me,
                         "leader": me if leading else None, "state": "leader" if leading else "follower", "has_quorum": leading,

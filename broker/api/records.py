@@ -73,7 +73,7 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
         start, bounds = bodies.read_arguments(request.args)
         records_max = bodies.records_max(request.args, limits.RECORDS_MAX if packed else limits.RECORDS_DEFAULT)
         gone = hung_up_by(request.environ)
-        at, (offset, found) = on(topic, partition, lambda at: (at, service.read(at, start, records_max=records_max, is_gone=gone, **bounds)))
+        at, (offset, found) = on(topic, partition, lambda at: (at, service.reads.read(at, start, records_max=records_max, is_gone=gone, **bounds)))
         wanted = ranges.records_wanted(records_max, offset, bounds["until_offset"])
         end, epoch = end_of(found.body)
         end = offset if end is None else end if packed else min(end, offset + wanted)
@@ -94,7 +94,7 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
     @face.get(rule(routes.OFFSETS))
     def offset(topic: str, partition: str, consumer_id: str) -> Response:
         consumer = bodies.registered_consumer(consumer_id)
-        return jsonify({"consumer_id": int(consumer_id), "offset": on(topic, partition, lambda found: service.offset(found, consumer))})
+        return jsonify({"consumer_id": int(consumer_id), "offset": on(topic, partition, lambda found: service.reads.offset(found, consumer))})
 
     @face.put(rule(routes.OFFSETS))
     def commit(topic: str, partition: str, consumer_id: str) -> Response:
@@ -118,7 +118,7 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
 
 
 def _described(topic: str, found: PartitionId, service: BrokerService) -> dict[str, Any]:
-    head = service.head(found)
+    head = service.standing.head(found)
     return {"topic": topic, "partition": found.partition, "topic_id": found.topic_id, "start_offset": head.earliest,
             "end_offset": head.commit_offset, "epoch": head.promised_epoch, "leader": is_leading(head)}
 

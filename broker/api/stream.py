@@ -46,15 +46,15 @@ def answer(topic: str, partition: str, service: BrokerService, on: On[Any]) -> R
         NotLeaderError, OffsetOutOfRangeError, OverloadedError and what ``on`` raises.
     """
     wanted = first_offset(request)
-    found, begin, epoch = on(topic, partition, lambda found: (found, *service.begin_stream(found, wanted)))
+    found, begin, epoch = on(topic, partition, lambda found: (found, *service.reads.begin_stream(found, wanted)))
     response = Response(content_type=EVENTS_TYPE)
     response.headers.update({"Cache-Control": "no-store", routes.EPOCH: str(epoch)})
     response.headers["X-Accel-Buffering"] = "no"  # an nginx on the way holds nothing back
     if request.method == "HEAD":
         return response
     with ExitStack() as place:
-        place.enter_context(service.waiting())
-        slices = service.follow(found, begin, epoch, is_gone=hung_up_by(request.environ))
+        place.enter_context(service.reads.waiting())
+        slices = service.reads.follow(found, begin, epoch, is_gone=hung_up_by(request.environ))
         response.call_on_close(place.pop_all().close)
     first = opening(topic, found.partition, begin, resumable=wanted == "latest")
     response.response = _pieces(first, topic, found, begin, slices, lambda error: explained(error, topic, found, service, on))
@@ -75,7 +75,7 @@ def explained(error: MyQueueError, topic: str, found: PartitionId, service: Brok
     def check(now: PartitionId) -> MyQueueError:
         if now != found:
             return UnknownTopicError("the topic was deleted, and one of that name was made anew", topic=topic)
-        service.head(now)
+        service.standing.head(now)
         return error
 
     try:

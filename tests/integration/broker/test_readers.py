@@ -36,7 +36,7 @@ class Reader:
 
     def read(self) -> int:
         offset = len(self.seen)
-        _, part = self._service.read(P0, offset, bytes_max=MIB, records_max=10_000)
+        _, part = self._service.reads.read(P0, offset, bytes_max=MIB, records_max=10_000)
         self.seen += [(message.offset, message.value) for message in messages_of(part.body, topic="t", partition=0, from_offset=offset)]
         return len(self.seen)
 

@@ -82,7 +82,7 @@ def test_a_log_that_cannot_be_read_holds_up_no_other():
         with pytest.raises(NotLeaderError):
             send(group, P, b"b")
         with pytest.raises(UnavailableError, match="damaged"):
-            group.service.read(P, 0, **READ)
+            group.service.reads.read(P, 0, **READ)
         assert group.service.promise(P, topic="t", config={}, epoch=2).seeding, "it counts for no majority"
 
 
@@ -108,13 +108,13 @@ def test_a_leader_that_does_not_know_yet_what_is_committed_says_so():
         group.wire.is_open = False
         forget_commit(group, P, 0)
         group.lead(P, epoch=2)
-        for ask in (lambda: group.service.dequeue(P, "#1"), lambda: group.service.sizes("#1", [P]), lambda: group.service.offset(P, "#1"),
-                    lambda: group.service.read(P, "latest", **READ), lambda: group.service.read(P, 1, **READ)):
+        for ask in (lambda: group.service.dequeue(P, "#1"), lambda: group.service.reads.sizes("#1", [P]), lambda: group.service.reads.offset(P, "#1"),
+                    lambda: group.service.reads.read(P, "latest", **READ), lambda: group.service.reads.read(P, 1, **READ)):
             with pytest.raises(UnavailableError):
                 ask()
         group.wire.is_open = True
         wait_until(lambda: group.replicator.is_ready(P), what="the marker to be committed")
-        assert group.service.sizes("#1", [P]) == [1]
+        assert group.service.reads.sizes("#1", [P]) == [1]
         assert group.service.dequeue(P, "#1").record.value == b"a"  # type: ignore[union-attr]
         assert group.service.dequeue(P, "#1") is None
 
@@ -125,12 +125,12 @@ def test_the_end_of_a_log_is_told_only_with_a_majority():
         group.lead(P)
         send(group, P, b"a")
         with pytest.raises(OffsetOutOfRangeError) as error:
-            group.service.read(P, 5, **READ)
+            group.service.reads.read(P, 5, **READ)
         assert error.value.latest == 1
         group.wire.is_open = False
         with pytest.raises(UnavailableError):
-            group.service.read(P, 5, **READ)
-        assert group.service.read(P, 0, **READ)[1].record_count == 1, "what is committed stays true"
+            group.service.reads.read(P, 5, **READ)
+        assert group.service.reads.read(P, 0, **READ)[1].record_count == 1, "what is committed stays true"
 
 
 def test_what_was_told_is_known_though_the_database_forgot_it():
@@ -172,8 +172,8 @@ def test_the_ends_of_many_partitions_are_confirmed_in_few_rounds_and_not_where_n
             send(group, partition, b"x")
         wait_until(lambda: ends(group.other, partitions) == [2, 1] * 20, what="the records to be everywhere")
         group.wire.sizes.clear()
-        assert group.service.ends(partitions) == [1, 0] * 20
+        assert group.service.reads.ends(partitions) == [1, 0] * 20
         assert len(group.wire.sizes) < 20
         group.wire.is_open = False
         with pytest.raises(UnavailableError):
-            group.service.ends(partitions)
+            group.service.reads.ends(partitions)

@@ -102,11 +102,11 @@ def test_a_replica_that_is_seeded_serves_nothing_and_counts_for_nothing():
         assert (reply.matched, reply.counts) == (offer.start.position, False)
         service = BrokerService(other, Wakeups(), group.replicator, who=lambda: Self(2, "disk-2"), clock=SystemClock(), stopping=threading.Event(),
                                 queue_bytes_max=1 << 20, long_polls_max=1, timeout_seconds=1.0)
-        for ask in (lambda: service.read(P, 4, **READ), lambda: service.read(P, "earliest", **READ), lambda: service.head(P)):
+        for ask in (lambda: service.reads.read(P, 4, **READ), lambda: service.reads.read(P, "earliest", **READ), lambda: service.standing.head(P)):
             with pytest.raises(NotYetError):
                 ask()
         with pytest.raises(NotLeaderError):
-            service.sizes("#1", [P])
+            service.reads.sizes("#1", [P])
         assert service.promise(P, topic="t", config={}, epoch=2).seeding
         with pytest.raises(RefusedError):
             service.appoint(P, topic="t", config={}, appointment=Appointment(2, {2: "disk-2"}))

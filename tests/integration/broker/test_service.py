@@ -12,7 +12,8 @@ import pytest
 
 from broker.core.append import AppendRequest
 from broker.core.replica import Appointment, PromiseAnswer
-from broker.service import BrokerService, Query, Self
+from broker.reads import Query
+from broker.service import BrokerService, Self
 from db.log_store import StoredRecord
 from myqueue.errors import (
     BadRequestError,
@@ -43,7 +44,7 @@ def send(service: BrokerService, *values: bytes, partition: PartitionId = P0, se
 def values(service: BrokerService, partition: PartitionId = P0) -> list[bytes]:
     found, offset = [], 0
     while True:
-        _, part = service.read(partition, offset, bytes_max=1 << 20, records_max=10_000)
+        _, part = service.reads.read(partition, offset, bytes_max=1 << 20, records_max=10_000)
         new = list(messages_of(part.body, topic="t", partition=0, from_offset=offset))
         if not new:
             return found
@@ -209,7 +210,7 @@ def test_two_calls_of_a_consumer_get_two_messages(broker_database: str):
         assert sorted(handed) == list(range(40))
         assert all(part == sorted(part) for part in ([one.offset for one in part if one] for part in got))
         assert service.dequeue(P0, "#1") is None
-        assert service.offset(P0, "#1") == 40
+        assert service.reads.offset(P0, "#1") == 40
 
 
 def test_a_request_id_is_repeatable(broker_database: str):
@@ -224,23 +225,23 @@ def test_a_request_id_is_repeatable(broker_database: str):
 
 def test_an_empty_dequeue_writes_nothing(broker_database: str):
     with running_service(broker_database) as service:
-        before = service.head(P0)
+        before = service.standing.head(P0)
         assert service.dequeue(P0, "#1", "r") is None
-        assert service.head(P0) == before
-        assert service.offset(P0, "#1") is None
+        assert service.standing.head(P0) == before
+        assert service.reads.offset(P0, "#1") is None
 
 
 def test_sizes_and_offsets(broker_database: str):
     with running_service(broker_database) as service:
         send(service, b"a", b"b", b"c")
-        assert service.sizes("#1", [P0, P1]) == [3, 0]
+        assert service.reads.sizes("#1", [P0, P1]) == [3, 0]
         assert service.commit_offset(P0, "#1", 2) == 2
         assert service.commit_offset(P0, "#2", None) == 3
-        assert (service.sizes("#1", [P0]), service.sizes("#2", [P0])) == ([1], [0])
+        assert (service.reads.sizes("#1", [P0]), service.reads.sizes("#2", [P0])) == ([1], [0])
         with pytest.raises(OffsetOutOfRangeError):
             service.commit_offset(P0, "#1", 4)
         with pytest.raises(NotLeaderError):
-            service.sizes("#1", [P0, PartitionId(1, 9)])
+            service.reads.sizes("#1", [P0, PartitionId(1, 9)])
 
 
 def test_a_search_ends_where_it_was_cut_and_is_refused_beyond_the_end(broker_database: str):
@@ -248,54 +249,54 @@ def test_a_search_ends_where_it_was_cut_and_is_refused_beyond_the_end(broker_dat
     with running_service(broker_database) as service:
         records = [Record(b"%d" % number, b"k" if number % 10 == 0 else None) for number in range(500)]
         service.append(P0, record_blocks(records), None, size_bytes=1)
-        assert service.ends([P0, P1]) == [500, 0]
+        assert service.reads.ends([P0, P1]) == [500, 0]
         service.append(P0, record_blocks([Record(b"late", b"k")]), None, size_bytes=1)
         bounds = {"records_max": 7, "bytes_max": 1 << 20, "scan_max": 100}
         found, offset = [], None
         while offset != 500:
-            part = service.search(P0, Query(b"k", 500, offset), **bounds)
+            part = service.reads.search(P0, Query(b"k", 500, offset), **bounds)
             found, offset = found + [one.offset for one in part.records], part.next_offset
             assert part.scanned <= 100
         assert found == list(range(0, 500, 10))
-        assert service.ends([P0], before_us=1) == [0]
-        assert service.ends([P0], before_us=2**62) == [501]
-        assert service.search(P0, Query(None, 501, None, 2**62), **bounds).next_offset == 501
-        assert service.search(P1, Query(b"k", 0), **bounds).records == []
+        assert service.reads.ends([P0], before_us=1) == [0]
+        assert service.reads.ends([P0], before_us=2**62) == [501]
+        assert service.reads.search(P0, Query(None, 501, None, 2**62), **bounds).next_offset == 501
+        assert service.reads.search(P1, Query(b"k", 0), **bounds).records == []
         with pytest.raises(BadRequestError, match="ends before"):
-            service.search(P0, Query(b"k", 502), **bounds)
+            service.reads.search(P0, Query(b"k", 502), **bounds)
         with pytest.raises(NotLeaderError):
-            service.ends([P0, PartitionId(1, 9)])
+            service.reads.ends([P0, PartitionId(1, 9)])
 
 
 def test_a_waiting_read_answers_at_once(broker_database: str):
     """Within a quarter of a second after the append, and with nothing when its time is over."""
     with running_service(broker_database) as service, ThreadPoolExecutor(1) as pool:
         for turn in range(5):
-            waiting = pool.submit(service.read, P0, turn, bytes_max=1_000, records_max=10, wait_seconds=20)
+            waiting = pool.submit(service.reads.read, P0, turn, bytes_max=1_000, records_max=10, wait_seconds=20)
             wait_until(lambda: service._wakeups._waiters == 1, what="the read to wait")
             send(service, b"%d" % turn)
             stored = time.monotonic()
             assert waiting.result(5)[1].record_count == 1
             assert time.monotonic() - stored < 0.25
         began = time.monotonic()
-        assert service.read(P0, 5, bytes_max=1_000, records_max=10, wait_seconds=0.3)[1].record_count == 0
+        assert service.reads.read(P0, 5, bytes_max=1_000, records_max=10, wait_seconds=0.3)[1].record_count == 0
         assert 0.3 <= time.monotonic() - began < 2
 
 
 def test_waiting_reads_are_bounded(broker_database: str):
     """One more than may wait is refused; the others stay, and stopping ends them."""
     with running_service(broker_database) as service, ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(service.read, P0, 0, bytes_max=1_000, records_max=10, wait_seconds=20) for _ in range(4)]
+        waiting = [pool.submit(service.reads.read, P0, 0, bytes_max=1_000, records_max=10, wait_seconds=20) for _ in range(4)]
         wait_until(lambda: service._wakeups._waiters == 4, what="four reads to wait")
         with pytest.raises(OverloadedError):
-            service.read(P0, 0, bytes_max=1_000, records_max=10, wait_seconds=20)
+            service.reads.read(P0, 0, bytes_max=1_000, records_max=10, wait_seconds=20)
         service._stopping.set()
         assert [future.result(5)[1].record_count for future in waiting] == [0] * 4
 
 
 def test_a_dropped_topic_ends_its_waiting_reads(broker_database: str):
     with running_service(broker_database) as service, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(service.read, P0, 0, bytes_max=1_000, records_max=10, wait_seconds=20)
+        waiting = pool.submit(service.reads.read, P0, 0, bytes_max=1_000, records_max=10, wait_seconds=20)
         wait_until(lambda: service._wakeups._waiters == 1, what="the read to wait")
         service.drop([1])
         with pytest.raises(UnknownTopicError):
@@ -308,10 +309,10 @@ def test_appointments(broker_database: str):
     """A repeat changes nothing, a later epoch appends a marker, an older one is refused, another disk never leads."""
     with running_service(broker_database, partitions=1) as service:
         send(service, b"a")
-        first = service.head(P0)
+        first = service.standing.head(P0)
         again = Appointment(1, {1: "disk"})
         assert service.appoint(P0, topic="t", config={}, appointment=again) == 1
-        assert service.head(P0) == first
+        assert service.standing.head(P0) == first
         with pytest.raises(RefusedError):
             service.appoint(P0, topic="t", config={}, appointment=Appointment(3, {1: "disk"}))
         promised = PromiseAnswer(3, "disk", 1, first.end.lsn, first.commit_lsn, seeding=False)
@@ -319,7 +320,7 @@ def test_appointments(broker_database: str):
         with pytest.raises(NotLeaderError):
             send(service, b"nobody leads")
         assert service.appoint(P0, topic="t", config={}, appointment=Appointment(3, {1: "disk"})) == 3
-        head = service.head(P0)
+        head = service.standing.head(P0)
         assert (head.end.lsn, head.end.offset, head.end.epoch, head.commit_lsn) == (first.end.lsn + 1, 1, 3, first.end.lsn + 1)
         with pytest.raises(RefusedError):
             service.appoint(P0, topic="t", config={}, appointment=again)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from broker import service as service_module
+from broker import reads as reads_module
 from broker.api.bodies import value_blocks
 from db.log_store import Slice
 from myqueue.errors import OffsetOutOfRangeError
@@ -278,10 +278,10 @@ P = PartitionId(TOPIC_ID, 0)
 
 
 def test_silence_is_told_now_and_then(postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_module, "KEEP_ALIVE_SECONDS", 0.3)
+    monkeypatch.setattr(reads_module, "KEEP_ALIVE_SECONDS", 0.3)
     with postgres.database("broker") as url, running_service(url) as service:
-        begin, epoch = service.begin_stream(P, "latest")
-        slices, began = service.follow(P, begin, epoch, is_gone=lambda: False), time.monotonic()
+        begin, epoch = service.reads.begin_stream(P, "latest")
+        slices, began = service.reads.follow(P, begin, epoch, is_gone=lambda: False), time.monotonic()
         assert [None, None] == [next(slices), next(slices)]
         assert 0.6 <= time.monotonic() - began < 3
 
@@ -291,8 +291,8 @@ def test_a_reader_below_which_all_was_trimmed_is_told(postgres) -> None:
         for number in range(3):
             blocks, size = value_blocks(b"%d" % number * 200_000)
             service.append(P, blocks, None, size_bytes=size)
-        begin, epoch = service.begin_stream(P, "earliest")
-        slices = service.follow(P, begin, epoch, is_gone=lambda: False)
+        begin, epoch = service.reads.begin_stream(P, "earliest")
+        slices = service.reads.follow(P, begin, epoch, is_gone=lambda: False)
         first = next(slices)
         assert isinstance(first, Slice)
         assert first.record_count < 3, "nothing is read before it is asked for"
@@ -305,8 +305,8 @@ def test_a_reader_below_which_all_was_trimmed_is_told(postgres) -> None:
 def test_a_reader_that_hangs_up_ends_the_loop(postgres) -> None:
     gone = threading.Event()
     with postgres.database("broker") as url, running_service(url) as service:
-        begin, epoch = service.begin_stream(P, "latest")
+        begin, epoch = service.reads.begin_stream(P, "latest")
         with ThreadPoolExecutor(1) as pool:
-            over = pool.submit(list, service.follow(P, begin, epoch, is_gone=gone.is_set))
+            over = pool.submit(list, service.reads.follow(P, begin, epoch, is_gone=gone.is_set))
             gone.set()
             assert [] == over.result(5)
