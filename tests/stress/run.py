@@ -15,7 +15,9 @@ from myqueue.protocol import routes
 
 from . import check
 from .check import Place, Sent, text_of
-from .faces import FACES, Consumer, Face, Http
+from .faces import FACES
+from .faces.calls import Http
+from .faces.face import Consumer, Face
 
 PIECE = 10  # messages that a thread sends before it reads again
 JOIN_SECONDS = 1_800.0
