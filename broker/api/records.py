@@ -69,7 +69,7 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
     def read(topic: str, partition: str) -> Response:
         if stream.is_wanted(request):
             return stream.answer(topic, partition, service, functools.partial(on_topic, bodies.topic_identity(request.args)))
-        packed = ENTRIES_TYPE in request.headers.get("Accept", "")
+        packed = ENTRIES_TYPE in request.headers.get("Accept", "").lower()
         start, bounds = bodies.read_arguments(request.args)
         records_max = bodies.records_max(request.args, limits.RECORDS_MAX if packed else limits.RECORDS_DEFAULT)
         gone = hung_up_by(request.environ)

@@ -65,6 +65,12 @@ def test_binary_in_and_out(broker: BrokerProcess, topic):
     assert [Record(one.value, one.key, one.headers) for one in found] == [Record(one.value, one.key, one.headers) for one in sent]
 
 
+@pytest.mark.parametrize("accept", [ENTRIES_TYPE.upper(), f"text/html, {ENTRIES_TYPE};q=0.1"])
+def test_stored_blocks_are_asked_for_in_any_case(broker: BrokerProcess, untouched, accept: str):
+    answer = broker.http.get(broker.url + records(untouched), headers={"Accept": accept}, timeout=10)
+    assert (answer.headers["Content-Type"], answer.content) == (ENTRIES_TYPE, b"MQE1")
+
+
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=UTF-8", "APPLICATION/JSON", None])
 def test_json_under_any_spelling(broker: BrokerProcess, topic, kind: str | None):
     """Any case, any charset parameter, no content type at all."""
