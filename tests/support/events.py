@@ -30,9 +30,9 @@ class EventStream:
     """An open stream. ``status`` and ``headers`` of the answer are there at once."""
 
     def __init__(self, port: int, target: str, *, last_event_id: object = None, headers: Mapping[str, str] = {},
-                 timeout_seconds: float = 20.0) -> None:
-        self._connection = RawConnection(port)
-        self._connection.sock.settimeout(timeout_seconds)
+                 timeout_seconds: float = 20.0, host: str = "127.0.0.1") -> None:
+        self._connection = RawConnection(port, host=host)
+        self.wait_at_most(timeout_seconds)
         lines = [f"GET {target} HTTP/1.1", "Host: test", "Accept: text/event-stream", *(f"{name}: {value}" for name, value in headers.items())]
         if last_event_id is not None:
             lines.append(f"Last-Event-ID: {last_event_id}")
@@ -47,6 +47,10 @@ class EventStream:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Of what comes from here on: a ``next`` that waits longer raises TimeoutError, and the stream is of no more use."""
+        self._connection.sock.settimeout(seconds)
 
     def next(self) -> Event | None:
         """The next event; None where the stream has ended as it should. A stream that breaks off raises."""

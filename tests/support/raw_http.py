@@ -22,8 +22,8 @@ class RawAnswer:
 class RawConnection:
     """One connection: bytes out, answers in."""
 
-    def __init__(self, port: int) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS)
+    def __init__(self, port: int, *, host: str = "127.0.0.1") -> None:
+        self.sock = socket.create_connection((host, port), timeout=TIMEOUT_SECONDS)
 
     def __enter__(self) -> RawConnection:
         return self
@@ -34,10 +34,15 @@ class RawConnection:
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
 
-    def answer(self, method: str = "GET") -> RawAnswer:
-        """Read one answer to its end."""
+    def begin(self, method: str = "GET") -> http.client.HTTPResponse:
+        """Read the head of an answer."""
         response = http.client.HTTPResponse(self.sock, method=method)
         response.begin()
+        return response
+
+    def answer(self, method: str = "GET") -> RawAnswer:
+        """Read one answer to its end."""
+        response = self.begin(method)
         return RawAnswer(response.status, response.headers, response.read(), response.will_close)
 
     def rest(self) -> bytes:

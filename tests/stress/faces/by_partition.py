@@ -7,17 +7,12 @@ from collections.abc import Sequence
 
 from ..check import Place
 from .calls import Http
-from .face import Consumer, DiscrepancyError, Producer
+from .face import Consumer, DiscrepancyError, Face, Producer
 
 
-class PartitionFace:
+class PartitionFace(Face):
     name = "partition"
-
-    def __init__(self, url: str, token: str | None) -> None:
-        self._url, self._token = url, token
-
-    def is_shared_once(self) -> bool:
-        return True
+    is_shared_once = True
 
     def create(self, topic: str, partitions: int) -> None:
         """With one partition, and the others added one by one."""

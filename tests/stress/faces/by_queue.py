@@ -9,17 +9,12 @@ from typing import Any
 
 from ..check import Place
 from .calls import Http
-from .face import Consumer, DiscrepancyError, Producer
+from .face import Consumer, DiscrepancyError, Face, Producer
 
 
-class QueueFace:
+class QueueFace(Face):
     name = "queue"
-
-    def __init__(self, url: str, token: str | None) -> None:
-        self._url, self._token = url, token
-
-    def is_shared_once(self) -> bool:
-        return True
+    is_shared_once = True
 
     def create(self, topic: str, partitions: int) -> None:
         http = Http(self._url, self._token)

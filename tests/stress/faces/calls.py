@@ -21,21 +21,28 @@ class Http:
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
 
-    def call(self, method: str, path: str, body: Any = None, *, status: int = 200, data: bytes | None = None, headers: Any = None,
-             params: Any = None) -> dict[str, Any]:
-        """The JSON of the answer. Raises DiscrepancyError for another status."""
-        got, told = self.ask(method, path, body, data=data, headers=headers, params=params)
+    def call(self, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any) -> dict[str, Any]:
+        """The JSON of the answer; ``more`` as for ``requests``. Raises DiscrepancyError for another status."""
+        got, told = self.ask(method, path, body, **more)
         if got != status:
-            raise DiscrepancyError(f"{method} {path} {body or params}: {got} {told}")
+            raise DiscrepancyError(f"{method} {path} {body or more.get('params')}: {got} {told}")
         return told
 
-    def ask(self, method: str, path: str, body: Any = None, *, data: bytes | None = None, headers: Any = None,
-            params: Any = None) -> tuple[int, dict[str, Any]]:
-        """Status and JSON of the answer. What was refused because too much is under way, and surely not done, is sent again, as clients do."""
+    def ask(self, method: str, path: str, body: Any = None, **more: Any) -> tuple[int, dict[str, Any]]:
+        """Status and JSON of the answer."""
+        answer = self.answer(method, path, json=body, **more)
+        return answer.status_code, answer.json()
+
+    def answer(self, method: str, path: str, **more: Any) -> requests.Response:
+        """The answer. What was refused because too much is under way, and surely not done, is sent again, as clients do."""
         end = time.monotonic() + CALL_SECONDS
         while True:
-            answer = self._session.request(method, self._url + path, json=body, data=data, headers=headers, params=params, timeout=CALL_SECONDS)
-            told = answer.json()
-            if answer.status_code not in (429, 503) or told.get("error", told).get("outcome") != NOT_DONE or time.monotonic() > end:
-                return answer.status_code, told
+            answer = self._session.request(method, self._url + path, timeout=CALL_SECONDS, **more)
+            if answer.status_code not in (429, 503) or not _is_not_done(answer) or time.monotonic() > end:
+                return answer
             time.sleep(float(answer.headers["Retry-After"]) / 2)
+
+
+def _is_not_done(answer: requests.Response) -> bool:
+    told = answer.json()
+    return bool(told.get("error", told).get("outcome") == NOT_DONE)

@@ -46,7 +46,7 @@ class Streaming:
         path = routes.RECORDS.format(topic=self._topic, partition=partition)
         with EventStream(self._at.port or 80, path, host=self._at.hostname or "", last_event_id=self._last_ids[partition], headers=self._headers,
                          timeout_seconds=CALL_SECONDS) as stream:
-            if stream.status == 503:
+            if stream.status in (429, 503):
                 return []
             if stream.status != 200:
                 raise DiscrepancyError(f"a stream of {path} behind {self._last_ids[partition]}: {stream.status}")

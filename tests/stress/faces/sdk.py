@@ -9,13 +9,14 @@ from typing import Any
 from myqueue import MyConsumer, MyProducer
 
 from ..check import Place
+from .calls import Http
 from .face import CALL_SECONDS, Consumer, Producer
-from .native import NativeFace
+from .native import NativeTopics, lag_of
 
 PAUSE_SECONDS = 0.3  # after which nothing more is expected of the SDK
 
 
-class SdkFace(NativeFace):
+class SdkFace(NativeTopics):
     """The SDK's producer and consumer; topics as in the native face."""
 
     name = "sdk"
@@ -24,7 +25,7 @@ class SdkFace(NativeFace):
         return SdkProducer(self._url.removeprefix("http://"), topic, partitions, thread, self._token)
 
     def consumer(self, topic: str, partitions: int, number: int | None = None) -> Consumer:
-        return SdkConsumer(self._url.removeprefix("http://"), topic, number, self._token)
+        return SdkConsumer(self._url, topic, number, self._token)
 
 
 class SdkProducer:
@@ -48,8 +49,10 @@ class SdkProducer:
 
 
 class SdkConsumer:
-    def __init__(self, address: str, topic: str, number: int | None, token: str | None) -> None:
-        self._consumer, self.number = MyConsumer([topic], broker=address, token=token, consumer_id=number), number or 0
+    def __init__(self, url: str, topic: str, number: int | None, token: str | None) -> None:
+        self._http, self._topic = Http(url, token), topic
+        self._consumer = MyConsumer([topic], broker=url.removeprefix("http://"), token=token, consumer_id=number)
+        self.number = self._consumer.consumer_ids[topic]
 
     def take(self, due: int = 0) -> list[Place]:
         """All that is due, or what comes without a pause where nothing is; committed. Its silence says nothing: the machine may be busy."""
@@ -62,7 +65,7 @@ class SdkConsumer:
         return found
 
     def left(self) -> int:
-        return 0  # told by nobody: what was read is counted
+        return lag_of(self._http, self._topic, self.number)
 
     def close(self) -> None:
         self._consumer.stop()

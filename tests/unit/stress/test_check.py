@@ -44,6 +44,12 @@ def test_a_message_that_is_lost_doubled_or_changed_is_told(read: list[Place], sa
     assert any(says in sentence for sentence in read_once(GOOD, read))
 
 
+def test_what_may_come_again_may_come_once_more_and_must_come() -> None:
+    assert [] == read_once(GOOD, [*READ, READ[0]], may_come_again=READ[:1]) + read_once(GOOD, READ, may_come_again=READ[:1])
+    assert ["1 messages came that were not due, such as " + repr(READ[0])] == read_once(GOOD, [*READ, READ[0], READ[0]], may_come_again=READ[:1])
+    assert ["1 messages never came, such as " + repr(READ[0])] == read_once(GOOD, READ[1:], may_come_again=READ[:1])
+
+
 def test_a_wrong_order_is_told() -> None:
     assert in_order([Place(0, 0, "a"), Place(1, 0, "b"), Place(0, 2, "d"), Place(0, 1, "c")]) == [
         "Place(partition=0, offset=1, text='c') came after Place(partition=0, offset=2, text='d')"]
