@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from myqueue.service.arguments import ALIASES
 
-from .native import Pool
+from .native import ACCEPTS, Pool
 from .tame import NOBODY, PARTITIONS_MAX
 from .wire import PARTITION, QUEUE, Sent
 
@@ -103,6 +103,8 @@ def _requests(draw: st.DrawFn, row: Row, pool: Pool) -> Sent:
         in_query.append(("port", 1))  # without any address it would start a broker
     content_type, body = _body(draw, in_body)
     headers = {} if content_type is None else {"Content-Type": content_type}
+    if (accept := draw(st.none() | ACCEPTS)) is not None:
+        headers["Accept"] = accept
     query = urlencode([(name, _text(value)) for name, value in in_query])
     return Sent(row.face, row.name, row.method, row.path + (f"?{query}" if query else ""), headers, body, topic if isinstance(topic, str) else None)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import jsonschema_rs
 
+from myqueue.errors import CorruptBatchError
 from myqueue.protocol import routes
+from myqueue.protocol.batch import ENTRIES_TYPE, messages_of
 from myqueue.protocol.openapi import document
-from myqueue.protocol.operations import OPERATIONS
+from myqueue.protocol.operations import EVENTS_TYPE, JSON_TYPE, OPERATIONS
 
+from . import events
 from .wire import FRAMING, NATIVE, PARTITION, Got, Sent
 
 SOMETIMES = {routes.APPLIED_INDEX, "Cache-Control", "ETag", "Vary", routes.OFFSET}  # headers that not every answer of their row has
+NOT_OF_A_STREAM = {routes.START_OFFSET, routes.END_OFFSET}  # they move while it goes on
 ANSWER_SECONDS_MAX = 8.0  # above the longest wait of a manager for anything
 LINE_BYTES = 8_000  # of a request or header line that is too long in any case
 OLDER_STATUSES = {"queue": {200, 400, 413, 429, 503}, PARTITION: {200, 201, 400, 413, 429, 503}}
@@ -44,13 +49,16 @@ class Rules:
         told = responses.get(str(got.status))
         if told is None:
             return [f"the document has no status {got.status} here"]
-        kind = got.headers.get("Content-Type", "").partition(";")[0]
+        kind = got.kind
         if "content" not in told:
             return ["there is a body, and none is due"] if got.body else []
         if kind not in told["content"]:
             return [f"the document has no {kind or 'answer without a type'} with {got.status}"]
-        missing = [f"the header {name} is missing" for name in told.get("headers", ()) if name not in got.headers and name not in SOMETIMES]
-        if kind != "application/json":
+        optional = SOMETIMES | NOT_OF_A_STREAM if kind == EVENTS_TYPE else SOMETIMES
+        missing = [f"the header {name} is missing" for name in told.get("headers", ()) if name not in got.headers and name not in optional]
+        if sent.operation == "read_records" and got.status == 200:
+            missing += self._of_a_read(sent, got)
+        if kind != JSON_TYPE:
             return missing
         if got.json is None and got.body.strip() != b"null":
             return [*missing, "it is not JSON"]
@@ -58,11 +66,47 @@ class Rules:
         wrong = [f"{'.'.join(map(str, error.instance_path)) or 'it'}: {error.message[:200]}" for error in validator.iter_errors(got.json)]
         return missing + wrong[:3]
 
+    def _of_a_read(self, sent: Sent, got: Got) -> list[str]:
+        """It is of the type that was asked for, and that is well formed."""
+        due = kind_due(_header(sent, "Accept"))
+        if got.kind != due:
+            return [f"it is {got.kind}, and {due} was asked for"]
+        if got.kind == EVENTS_TYPE:
+            return events.broken(got.body, is_open=got.is_open, begin=_begin_of_stream(sent), check=self._wrong_component)
+        return _of_entries(got) if got.kind == ENTRIES_TYPE else []
+
+    def _wrong_component(self, name: str, value: Any) -> list[str]:
+        validator = self._validator("component", name, {"$ref": f"#/components/schemas/{name}"})
+        return [f"{name}: {error.message[:200]}" for error in validator.iter_errors(value)][:1]
+
     def _validator(self, operation: str, status: str, schema: dict[str, Any]) -> Any:
         key = (operation, status, "json")
         if key not in self._validators:
             self._validators[key] = jsonschema_rs.Draft202012Validator({**schema, "components": self._components})
         return self._validators[key]
+
+
+def kind_due(accept: str) -> str:
+    """What a read answers with: types are looked for in what the client takes, whatever else it takes; JSON is for all others."""
+    return next((kind for kind in (EVENTS_TYPE, ENTRIES_TYPE) if kind in accept.lower()), JSON_TYPE)
+
+
+def _header(sent: Sent, wanted: str) -> str:
+    return next((value for name, value in sent.headers.items() if name.lower() == wanted.lower()), "")
+
+
+def _begin_of_stream(sent: Sent) -> int | None:
+    last_id = _header(sent, "Last-Event-ID").strip()
+    return int(last_id) + 1 if last_id.removeprefix("-").isdecimal() else None
+
+
+def _of_entries(got: Got) -> list[str]:
+    try:
+        offsets = [message.offset for message in messages_of(got.body, topic="", partition=0)]
+    except CorruptBatchError as error:
+        return [f"what is stored cannot be read: {error.message}"]
+    has_gaps = any(after != before + 1 for before, after in pairwise(offsets))
+    return [f"the offsets {offsets[:50]} have gaps"] if has_gaps else []
 
 
 def _is_too_long(sent: Sent, got: Got) -> bool:

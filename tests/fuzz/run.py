@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,15 +14,18 @@ from hypothesis import strategies as st
 
 from myqueue.protocol import routes
 from myqueue.supervisor import Cluster
+from tests.support.waiting import wait_until
 
 from . import framings, native, older
 from .ledger import Ledger, call, delete, schemas_of, topics_of
 from .native import Pool
-from .rules import Rules
+from .roster import Roster
+from .rules import ANSWER_SECONDS_MAX, Rules
 from .tame import Budget, tame
-from .wire import FRAMING, Client, Got, Sent, exchange
+from .wire import FRAMING, NATIVE, Client, Got, Sent, exchange
 
 ROUND = 20  # requests of each kind before the topics that were made are looked at and deleted
+KEYS = ("k", "a")
 UNTOUCHED = 25  # messages of the topic that nobody speaks of
 
 
@@ -68,6 +72,7 @@ class Run:
         kinds = self._kinds(pool)
         turn = 0
         while self.report.requests < requests:
+            self._roster.gather(self._client)
             call(self._client, "POST", routes.PRODUCERS, json.dumps({"topics": [pool.doomed]}).encode())
             each = max(1, min(ROUND, (requests - self.report.requests) // len(kinds)))
             for number, (name, strategy, act) in enumerate(kinds):
@@ -79,6 +84,7 @@ class Run:
             self.report.say(f"fuzz: {self.report.requests} requests, {len(self.report.findings)} kinds of findings")
         if self._content(untouched) != before:
             self.report.find("the topic that nobody speaks of has changed")
+        self._roster.disband(self._client, self._name)
         for topic in (*pool.topics, pool.doomed, untouched):
             delete(self._client, topic)
         self._client.close()
@@ -92,10 +98,26 @@ class Run:
         records = json.dumps({"records": [{"value": f"message {number}", "key": "k"} for number in range(UNTOUCHED)]}).encode()
         for partition in (0, 1):
             call(self._client, "POST", routes.RECORDS.format(topic=f"{self._name}.untouched", partition=partition), records)
+        times = [self._append(topic, partition) for topic in kept for partition in (0, 1)]
+        search = call(self._client, "GET", routes.SEARCH.format(topic=kept[0]) + f"?key={KEYS[0]}&max_records=1")
+        groups, leaving, idle = (f"{self._name}.stays-0", f"{self._name}.stays-1"), f"{self._name}.leaves", f"{self._name}.idle"
+        self._roster = Roster(kept, staying=groups, leaving=leaving, idle=idle)
         body = json.dumps({"topics": kept}).encode()
         producers = [one["producer_id"] for one in call(self._client, "POST", routes.PRODUCERS, body)["producers"].values()]
         consumers = [one["consumer_id"] for one in call(self._client, "POST", routes.CONSUMERS, body)["consumers"].values()]
-        return Pool(kept, f"{self._name}.doomed", tuple(producers), tuple(consumers), (1, 9, *self._ports)), f"{self._name}.untouched"
+        pool = Pool(kept, f"{self._name}.doomed", tuple(producers), tuple(consumers), (1, 9, *self._ports), groups, leaving, idle, KEYS,
+                    (times[0], times[-1], times[-1] + 1), (search["cursor"],))
+        return pool, f"{self._name}.untouched"
+
+    def _append(self, topic: str, partition: int) -> int:
+        """A few messages that can be searched for; when they were stored."""
+        body = json.dumps({"records": [{"value": f"of {key}", "key": key} for key in KEYS * 2]}).encode()
+        path = routes.RECORDS.format(topic=topic, partition=partition)
+        sent = Sent(NATIVE, "append_records", "POST", path, {"Content-Type": "application/json"}, body)
+        got = self._client.ask(sent)
+        assert got.status == 200, got
+        self._ledger.note(sent, got)
+        return int(got.json["append_time"])
 
     def _content(self, topic: str) -> list[Any]:
         return [call(self._client, "GET", routes.RECORDS.format(topic=topic, partition=partition)) for partition in (0, 1)]
@@ -103,6 +125,7 @@ class Run:
     def _kinds(self, pool: Pool) -> list[tuple[str, st.SearchStrategy[Any], Callable[[Any], None]]]:
         kinds: list[tuple[str, st.SearchStrategy[Any], Callable[[Any], None]]] = [
             (name, strategy, lambda sent: self._ask(tame(sent, pool, self._budget))) for name, strategy in native.strategies(pool).items()]
+        kinds.append(("streams", native.streams(pool), lambda sent: self._ask(tame(sent, pool, self._budget))))
         kinds += [(name, strategy, self._ask) for name, strategy in older.strategies(pool).items()]
         framed = framings.strategy(routes.RECORDS.format(topic=pool.topics[0], partition=0))
         return kinds + [(f"framing at {port}", framed, lambda data, port=port: self._frame(port, data)) for port in self._ports]
@@ -117,11 +140,24 @@ class Run:
         go()
 
     def _ask(self, sent: Sent) -> None:
-        got = self._client.ask(sent)
+        sent = self._roster.named(sent)
+        got = self._settled(sent) if sent.operation == "elect_leader" else self._client.ask(sent)
         self.report.answered(got)
         self._ledger.note(sent, got)
+        self._roster.note(got)
         for sentence in self._rules.broken(sent, got):
             self.report.find(f"{sent.operation}: {got.status}: {sentence}", f"{sent.as_curl()}\n    → {got.status} {got.body[:400]!r}")
+
+    def _settled(self, sent: Sent) -> Got:
+        """The answer to an election. One that comes right behind another is told to come again, until the replicas follow the new leader."""
+        end, answers = time.monotonic() + ANSWER_SECONDS_MAX, list[Got]()
+
+        def is_settled() -> bool:
+            answers.append(self._client.ask(sent))
+            return answers[-1].status != 503 or time.monotonic() > end
+
+        wait_until(is_settled, what="an election", timeout_seconds=2 * ANSWER_SECONDS_MAX)
+        return answers[-1]
 
     def _frame(self, port: int, data: bytes) -> None:
         answers, fault = exchange(port, data)

@@ -22,6 +22,7 @@ WAIT_SECONDS = 0.02
 INDEX_MAX = 50
 _NODE = re.compile(r"(/v1/(?:brokers|managers)/)([^/?]+)(.*)", re.DOTALL)
 _TOPIC = re.compile(r"(/v1/topics/)([^/?]+)((?:/.*)?)", re.DOTALL)
+_MEMBER = re.compile(r"(/v1/groups/)([^/?]+)(/members/[^/?]+/?)")
 _ELECTION = re.compile(r"/partitions/[^/]+/elect/?")
 
 
@@ -46,6 +47,9 @@ def tame(sent: Sent, pool: Pool, budget: Budget) -> Sent:
     disturbs = topic is not None and ((sent.method == "DELETE" and topic[3] in ("", "/")) or _ELECTION.fullmatch(topic[3]) is not None)
     if topic is not None and disturbs and unquote(topic[2]) in pool.topics:
         path = topic[1] + quote(pool.doomed) + topic[3]
+    member = _MEMBER.fullmatch(path)
+    if member and sent.method == "DELETE" and unquote(member[2]) in pool.groups:
+        path = member[1] + quote(pool.leaving) + member[3]
     if mark:
         pairs = [(name, str(WAIT_SECONDS) if name == "wait_seconds" and _seconds(value) > WAIT_SECONDS else value)
                  for name, value in parse_qsl(query, keep_blank_values=True, errors="surrogateescape")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import json
@@ -11,8 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from myqueue.protocol.operations import EVENTS_TYPE
 from tests.support.raw_http import TIMEOUT_SECONDS, RawConnection
 
+STREAM_BYTES, STREAM_SECONDS, QUIET_SECONDS = 65_536, 1.0, 0.1  # what is read of a stream at most, and for how long nothing may come
 NATIVE, QUEUE, PARTITION, FRAMING = "native", "queue", "partition", "framing"
 
 
@@ -50,12 +53,18 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """An answer. Status 0: there was none, and ``body`` says why."""
+    """An answer. Status 0: there was none, and ``body`` says why. ``is_open``: a stream that was left before its end."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     seconds: float
+    is_open: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The content type, without what comes behind it."""
+        return self.headers.get("Content-Type", "").partition(";")[0]
 
     @property
     def json(self) -> Any:
@@ -81,18 +90,37 @@ class Client:
         try:
             connection = self._connection = self._connection or RawConnection(self._port)
             connection.send(sent.to_bytes())
-            answer = connection.answer(sent.method)
+            response = connection.begin(sent.method)
+            seconds = time.monotonic() - began
+            got = Got(response.status, response.headers, b"", seconds)
+            got = _glimpsed(connection, response, got) if got.kind == EVENTS_TYPE else replace(
+                got, body=response.read(), seconds=time.monotonic() - began)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             return Got(0, {}, f"{type(error).__name__}: {error}".encode(), time.monotonic() - began)
-        if answer.will_close:
+        if response.will_close or got.kind == EVENTS_TYPE:
             self.close()
-        return Got(answer.status, answer.headers, answer.body, time.monotonic() - began)
+        return got
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.sock.close()
             self._connection = None
+
+
+def _glimpsed(connection: RawConnection, response: http.client.HTTPResponse, got: Got) -> Got:
+    """What is there of a stream: its first words are waited for; then it is left as soon as nothing comes, or after a while."""
+    end, body = time.monotonic() + STREAM_SECONDS, b""
+    with contextlib.suppress(TimeoutError):
+        while len(body) < STREAM_BYTES and time.monotonic() < end:
+            piece = response.read1(STREAM_BYTES)
+            if not piece:
+                return replace(got, body=body)
+            body += piece
+            connection.sock.settimeout(QUIET_SECONDS)
+    if not body:
+        raise TimeoutError("a stream that does not begin")
+    return replace(got, body=body, is_open=True)
 
 
 def exchange(port: int, data: bytes) -> tuple[list[Got], str | None]:

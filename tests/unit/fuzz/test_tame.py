@@ -11,7 +11,7 @@ from tests.fuzz.native import Pool
 from tests.fuzz.tame import NOBODY, Budget, tame
 from tests.fuzz.wire import NATIVE, Sent
 
-POOL = Pool(("a", "b"), "doomed", (1,), (1,), (1, 9))
+POOL = Pool(("a", "b"), "doomed", (1,), (1,), (1, 9), groups=("g", "h"), leaving="leaves", idle="idle")
 
 
 def tamed(method: str, target: str, body: bytes = b"", **headers: str) -> Sent:
@@ -54,6 +54,13 @@ def test_a_topic_that_is_needed_is_not_deleted_and_keeps_its_leaders() -> None:
     assert "/v1/topics/doomed/partitions/0/elect" == tamed("POST", "/v1/topics/a/partitions/0/elect").target
     assert "/v1/topics/c" == tamed("DELETE", "/v1/topics/c").target
     assert "/v1/topics/a" == tamed("PATCH", "/v1/topics/a").target
+
+
+def test_a_group_that_is_needed_keeps_its_member() -> None:
+    assert "/v1/groups/leaves/members/1" == tamed("DELETE", "/v1/groups/g/members/1").target
+    assert "/v1/groups/leaves/members/7/" == tamed("DELETE", "/v1/groups/%68/members/7/").target
+    assert "/v1/groups/other/members/1" == tamed("DELETE", "/v1/groups/other/members/1").target
+    assert "/v1/groups/g/members/1/heartbeat" == tamed("POST", "/v1/groups/g/members/1/heartbeat").target
 
 
 def test_nothing_is_waited_for() -> None:
