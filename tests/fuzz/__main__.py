@@ -56,15 +56,15 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/fuzz", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Send requests drawn from a seed to a cluster: the native face by its OpenAPI document, the two older faces with every spelling\n"
-                    "and place of their arguments, and bytes that are no well framed requests. Each answer is checked: in time, JSON, as\n"
-                    "documented, no 5xx that was not provoked. In the end there are just the messages that were accepted, and no node has restarted\n"
-                    "or logged a fault.",
+                    "and place of their arguments, bytes that are no well framed requests, and streams of events. Each answer is checked: in\n"
+                    "time, as documented, no 5xx that was not provoked. In the end there are just the messages that were accepted, and no node has\n"
+                    "restarted or logged a fault.",
         epilog="exit codes: 0 nothing was wrong, 1 something was, 2 usage\n\n"
                "examples:\n  scripts/fuzz --requests 2000\n  scripts/fuzz --requests 50000 --seed 7\n"
                "  scripts/fuzz --requests 500 http://127.0.0.1:9092")
     parser.add_argument("url", nargs="?", metavar="URL",
                         help="a balancer on this machine; by default a cluster is started, whose databases and logs are looked at too. The topics "
-                             "that the run makes are deleted. MYQUEUE_TOKEN is shown where it is set")
+                             "and groups that the run makes are deleted. MYQUEUE_TOKEN is shown where it is set")
     parser.add_argument("--requests", type=int, default=2_000, metavar="N", help="how many (default 2000)")
     parser.add_argument("--seed", type=int, metavar="S", help="what is drawn; one is drawn and told by default")
     return parser

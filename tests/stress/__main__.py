@@ -49,7 +49,9 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/stress", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Use every producer and consumer operation of the queue face, the partition face, the native face and the SDK from many threads\n"
-                    "at once, and compare what was acknowledged with what is read: every message once, at its place, each producer's in its order.",
+                    "at once, and compare what was acknowledged with what is read: every message once, at its place, each producer's in its order.\n"
+                    "In consumer groups too, by plain HTTP and by the SDK, while members come and go; in the end a group stands at the ends of its\n"
+                    "partitions. Long polls, event streams and searches see all of it while others write.",
         epilog="exit codes: 0 counts and order agree, 1 a discrepancy, 2 usage\n\n"
                "examples:\n  scripts/stress --threads 1\n  scripts/stress --threads 16 --topics 4 --partitions 8 --messages 500\n"
                "  scripts/stress --faces queue,sdk http://127.0.0.1:9092")
