@@ -15,6 +15,7 @@ _HEADS = (
     b"Transfer-Encoding: chunked, identity", b"Transfer-Encoding: xchunked", b"Transfer-Encoding:\x0bchunked", b"Transfer-Encoding: gzip, chunked",
     b"Host: other", b"Host: ", b" folded", b"X: a\0b", b"X\0: a", b"X: \xff\xfe", b": no name", b"no colon", b"X: " + b"a" * 7_000,
     b"X: " + b"a" * 70_000,
+    b"Accept: text/event-stream",
     b"Expect: 100-continue", b"Expect: tea", b"Connection: close, host, content-length", b"Upgrade: h2c", b"X: a\rY: b", b"MyQueue-Forwarded: 1",
     b"Content-Encoding: gzip", b"Content-Type: application/json; charset=\xff", b"Authorization: Basic \xff",
 )
