@@ -7,16 +7,21 @@ from typing import Any
 
 import requests
 
-from myqueue.errors import NOT_DONE
+from myqueue.errors import NOT_DONE, UNKNOWN
 
 from .face import CALL_SECONDS, DiscrepancyError
 
 
 class Http:
-    """Calls to the balancer, in one thread."""
+    """Calls to the balancer, in one thread.
 
-    def __init__(self, url: str, token: str | None) -> None:
+    What was refused because too much is under way is sent again, as clients do: what surely was not done, and with ``is_repeatable`` also what
+    may have been done, since all of it may be done twice.
+    """
+
+    def __init__(self, url: str, token: str | None, *, is_repeatable: bool = False) -> None:
         self._url, self._session = url, requests.Session()
+        self._outcomes = (NOT_DONE, UNKNOWN) if is_repeatable else (NOT_DONE,)
         self._session.trust_env = False
         if token:
             self._session.headers["Authorization"] = f"Bearer {token}"
@@ -34,15 +39,15 @@ class Http:
         return answer.status_code, answer.json()
 
     def answer(self, method: str, path: str, **more: Any) -> requests.Response:
-        """The answer. What was refused because too much is under way, and surely not done, is sent again, as clients do."""
+        """The last answer."""
         end = time.monotonic() + CALL_SECONDS
         while True:
             answer = self._session.request(method, self._url + path, timeout=CALL_SECONDS, **more)
-            if answer.status_code not in (429, 503) or not _is_not_done(answer) or time.monotonic() > end:
+            if answer.status_code not in (429, 503) or _outcome(answer) not in self._outcomes or time.monotonic() > end:
                 return answer
             time.sleep(float(answer.headers["Retry-After"]) / 2)
 
 
-def _is_not_done(answer: requests.Response) -> bool:
+def _outcome(answer: requests.Response) -> Any:
     told = answer.json()
-    return bool(told.get("error", told).get("outcome") == NOT_DONE)
+    return told.get("error", told).get("outcome")

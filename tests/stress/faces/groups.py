@@ -6,10 +6,12 @@ A shared consumer is a group, its number is in the group's name. Only members th
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from myqueue import MyConsumer
+from myqueue.errors import UnknownMemberError
 from myqueue.protocol import routes
 from myqueue.protocol.types import TopicPartition
 
@@ -41,7 +43,7 @@ class GroupFace(NativeTopics):
         self._numbers = itertools.count(1)
 
     def consumer(self, topic: str, partitions: int, number: int | None = None) -> Consumer:
-        return Member(Http(self._url, self._token), topic, number or next(self._numbers))
+        return Member(Http(self._url, self._token, is_repeatable=True), topic, number or next(self._numbers))
 
 
 class SdkGroupFace(SdkFace):
@@ -63,7 +65,10 @@ class SdkGroupFace(SdkFace):
 
 
 class Member:
-    """Joins, beats, claims, reads, commits, lets go and leaves. Commits with every other turn, and before it lets go of anything."""
+    """Joins, beats, claims, reads, commits, lets go and leaves: all calls that may be repeated.
+
+    Commits with every other turn, and before it lets go of anything.
+    """
 
     def __init__(self, http: Http, topic: str, number: int) -> None:
         self._http, self._topic, self.number = http, topic, number
@@ -90,14 +95,21 @@ class Member:
     def close(self) -> None:
         if "member_id" in self._names:
             self._commit()
-            self._http.call("DELETE", self._path(routes.MEMBER))
+            self._leave()
             del self._names["member_id"]
             self._offsets, self._committed = {}, {}
+
+    def _leave(self) -> None:
+        """An attempt whose answer was lost may have been enough."""
+        status, told = self._http.ask("DELETE", self._path(routes.MEMBER))
+        if status != 200 and told["error"]["code"] != UnknownMemberError.code:
+            raise DiscrepancyError(f"member {self._names} could not leave: {status} {told}")
 
     def _heard(self) -> Mapping[str, Any]:
         if "member_id" in self._names:
             return self._http.call("POST", self._path(routes.MEMBER_HEARTBEAT), {})
-        told = self._http.call("POST", self._path(routes.MEMBERS), {"topics": [self._topic], "session_timeout_seconds": SESSION_SECONDS}, status=201)
+        told = self._http.call("POST", self._path(routes.MEMBERS), {
+            "topics": [self._topic], "session_timeout_seconds": SESSION_SECONDS, "instance_id": str(uuid.uuid4())}, status=201)
         self._names["member_id"] = told["member_id"]
         return told
 
