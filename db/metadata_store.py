@@ -23,7 +23,7 @@ STATE = "SELECT cluster_id, applied_index FROM raft_state"
 MEMBERS = "SELECT node_id, url, disk_id::text, voter FROM member ORDER BY node_id"
 BROKERS = "SELECT broker_id, disk_id::text, host, port, status, database FROM broker ORDER BY broker_id"
 TOPICS = "SELECT topic_id, name, replication_factor, config, created_at FROM topic ORDER BY name"
-PARTITIONS = """SELECT topic_id, partition, replication_factor, epoch, status, leader, voters::text, learners::text
+PARTITIONS = """SELECT topic_id, partition, replication_factor, epoch, status, leader, voters::text, learners::text, wanted::text
     FROM partition ORDER BY topic_id, partition"""
 GROUPS = "SELECT group_id, name, generation, strategy, start, created_at FROM consumer_group ORDER BY name"
 GROUP_MEMBERS = """SELECT member_id, group_id, instance_id, topics, session_timeout_ms, wanted, owned, created_at FROM group_member
@@ -145,6 +145,7 @@ class PartitionRow(NamedTuple):
     leader: int | None
     voters: Row
     learners: Sequence[int] = ()
+    wanted: Sequence[int] | None = None  # where an operator moves its replicas to
 
 
 @lru_cache(maxsize=10_000)
@@ -154,8 +155,9 @@ def _decoded(text: str) -> Any:
 
 
 def _partition_row(topic_id: int, partition: int, replication_factor: int, epoch: int, status: str, leader: int | None, voters: str,
-                   learners: str) -> PartitionRow:
-    return PartitionRow(topic_id, partition, replication_factor, epoch, status, leader, _decoded(voters), _decoded(learners))
+                   learners: str, wanted: str | None) -> PartitionRow:
+    return PartitionRow(topic_id, partition, replication_factor, epoch, status, leader, _decoded(voters), _decoded(learners),
+                        None if wanted is None else _decoded(wanted))
 
 
 class MemberRow(NamedTuple):

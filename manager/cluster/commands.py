@@ -262,6 +262,23 @@ class ForceElections:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """The brokers that a partition's replicas are wanted on, all of them; without any, a move that is under way stops where it stands."""
+
+    topic_id: int
+    partition: int
+    brokers: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class MovePartitions:
+    """Says where partitions are to be, each by itself: the coordinator moves them there step by step. A later wish takes the place of an earlier one."""
+
+    items: tuple[Move, ...]
+    TYPE: ClassVar[str] = "move_partitions"
+
+
+@dataclass(frozen=True, slots=True)
 class JoinGroup:
     """A member comes into a consumer group, which is made where it is not there. The same instance again is the same member, in a new generation."""
 
@@ -323,9 +340,9 @@ class DeleteGroup:
 Command = (Noop | InitCluster | SetMember | RemoveMember | DiskLost | AddBroker | RemoveBroker | CreateTopic | DeleteTopic | AddPartition
            | RegisterProducers | RegisterConsumers | ReplaceDisk | DrainBroker | CreateReplicatedTopic | BeginElections | AppointLeaders
            | SetLearners | ForceElections | AlterTopic | AddPartitions | JoinGroup | LeaveGroup | AssignPartitions | ReleasePartitions
-           | DeleteGroup)
+           | DeleteGroup | MovePartitions)
 BY_TYPE: dict[str, type] = {cls.TYPE: cls for cls in typing.get_args(Command)}
-_HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member, BeginElection, AppointLeader, Learners, Assigned)}
+_HINTS = {cls: typing.get_type_hints(cls) for cls in (*BY_TYPE.values(), Member, BeginElection, AppointLeader, Learners, Assigned, Move)}
 
 
 def to_json(command: Command) -> dict[str, Any]:

@@ -165,7 +165,8 @@ class Draft:
         chosen = choose_replicas(self._leaders, self._replicas, active, partitions=partitions, factor=factor)
         for partition, replicas in enumerate(chosen, first):
             self.put("partition", {"topic_id": topic_id, "partition": partition}, replication_factor=factor, epoch=FIRST_EPOCH, status="ACTIVE",
-                     leader=replicas[0], voters={str(broker_id): active[broker_id]["disk_id"] for broker_id in sorted(replicas)}, learners=[])
+                     leader=replicas[0], voters={str(broker_id): active[broker_id]["disk_id"] for broker_id in sorted(replicas)}, learners=[],
+                     wanted=None)
             self._leaders[replicas[0]] = self._leaders.get(replicas[0], 0) + 1
             for broker_id in replicas:
                 self._replicas[broker_id] = self._replicas.get(broker_id, 0) + 1

@@ -6,6 +6,9 @@ one slot at a time: it is filled, emptied, added or removed. A disk is not excha
 old disk and one with the new one need not meet. Nor do voters change while an election is under way: two changes with no
 leader in between are a change of two slots. (A leader that has committed nothing yet in its epoch is no better; that only
 its broker knows, so whoever proposes the command asks it: ``reassignment.next_step``.)
+
+Where an operator wants the replicas is ``wanted`` in the row, a wish that the steps of the coordinator follow. It ends here, in the step with
+which the voters are those brokers and no others, so that nobody has to take note of the end; or when one of the brokers is not to be used any more.
 """
 
 from __future__ import annotations
@@ -35,6 +38,17 @@ def set_learners(draft: Draft, command: commands.SetLearners) -> Row:
 
 def force_elections(draft: Draft, command: commands.ForceElections) -> Row:
     return {"items": [_each(draft, item, _force) for item in command.items]}
+
+
+def move_partitions(draft: Draft, command: commands.MovePartitions) -> Row:
+    return {"items": [_each(draft, item, _move) for item in command.items]}
+
+
+def drop_wishes(draft: Draft, broker_id: int) -> None:
+    """No partition is to move to this broker any more. Each keeps its replication factor, wherever its replicas are then."""
+    for row in draft.find("partition"):
+        if broker_id in (row["wanted"] or ()):
+            draft.put_partition({**row, "wanted": None})
 
 
 def holders(row: Row) -> set[int]:
@@ -108,6 +122,23 @@ def _learners(draft: Draft, item: commands.Learners, row: Row) -> Row:
     return {"learners": sorted(item.learners)}
 
 
+def _move(draft: Draft, item: commands.Move, row: Row) -> Row:
+    if item.brokers is None:  # nothing is added or taken away from here on
+        return {} if row["wanted"] is None else {"wanted": None, "replication_factor": min(len(row["voters"]), FACTOR_MAX)}
+    if not 1 <= len(item.brokers) <= FACTOR_MAX or len(set(item.brokers)) != len(item.brokers):
+        raise BadRequestError(f"a partition's replicas are on 1 to {FACTOR_MAX} different brokers")
+    for broker_id in item.brokers:
+        if draft.known_broker(broker_id)["status"] == "DRAINING":
+            raise RefusedError(f"broker {broker_id} is being drained")
+    return {"wanted": _still_wanted(sorted(item.brokers), row["voters"]), "replication_factor": len(item.brokers)}
+
+
+def _still_wanted(wanted: list[int] | None, voters: Voters) -> list[int] | None:
+    """The wish, unless these voters fulfil it: they are on those brokers and no others, each with its disk."""
+    fulfilled = wanted is not None and {int(slot) for slot in voters} == set(wanted) and None not in voters.values()
+    return None if fulfilled else wanted
+
+
 def _check_epoch(row: Row, epoch: int) -> None:
     if row["epoch"] != epoch:
         raise ConflictError(f"the epoch is {row['epoch']}, not {epoch}")
@@ -135,4 +166,4 @@ def _is_broker_id(slot: str) -> bool:
 def _next_epoch(row: Row, voters: Voters) -> Row:
     filled = {int(slot) for slot, disk in voters.items() if disk is not None and row["voters"].get(slot) != disk}
     return {"epoch": row["epoch"] + 1, "status": "ELECTING", "leader": None, "voters": dict(voters),
-            "learners": [broker_id for broker_id in row["learners"] if broker_id not in filled]}
+            "learners": [broker_id for broker_id in row["learners"] if broker_id not in filled], "wanted": _still_wanted(row["wanted"], voters)}

@@ -101,6 +101,8 @@ def _drain_broker(draft: Draft, command: commands.DrainBroker) -> Row:
     row = draft.known_broker(command.broker_id)
     draft.put("broker", {"broker_id": command.broker_id},
               **{**_without(row, "broker_id"), "status": "DRAINING" if command.draining else "ACTIVE"})
+    if command.draining:
+        partitions.drop_wishes(draft, command.broker_id)
     return {"broker_id": command.broker_id, "draining": command.draining}
 
 
@@ -110,6 +112,7 @@ def _remove_broker(draft: Draft, command: commands.RemoveBroker) -> Row:
     if held:
         raise RefusedError(f"Broker {command.broker_id} holds {held} partition(s): its removal would lose their messages", partitions=held)
     draft.put("broker", {"broker_id": command.broker_id}, **{**_without(row, "broker_id"), "status": "REMOVED"})
+    partitions.drop_wishes(draft, command.broker_id)
     return {"broker_id": command.broker_id}
 
 
@@ -249,6 +252,7 @@ _HANDLERS: dict[type, Callable[[Draft, Any], Row]] = {
     commands.AppointLeaders: partitions.appoint_leaders,
     commands.SetLearners: partitions.set_learners,
     commands.ForceElections: partitions.force_elections,
+    commands.MovePartitions: partitions.move_partitions,
     commands.JoinGroup: groups.join,
     commands.LeaveGroup: groups.leave,
     commands.AssignPartitions: groups.assign,

@@ -25,6 +25,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     "producer": ("producer_id", "topic_id"), "consumer": ("consumer_id", "topic_id"), "client_session": ("client_id",),
     "consumer_group": ("group_id",), "group_member": ("member_id",)}
 LATER = frozenset({"consumer_group", "group_member"})  # left out of the text while they are empty, so that older states keep their digests
+LATER_COLUMNS: Mapping[str, frozenset[str]] = {"partition": frozenset({"wanted"})}  # likewise, of a row in which they are null
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class MetadataState:
 
 def state_to_text(state: MetadataState) -> str:
     """The one spelling of a state; its rows may come in any order."""
-    tables = {table: sorted(state.tables[table], key=lambda row, names=names: tuple(row[name] for name in names)) for table, names in KEYS.items()
+    tables = {table: sorted((_spelt(table, row) for row in state.tables[table]), key=lambda row, names=names: tuple(row[name] for name in names)) for table, names in KEYS.items()
               if table not in LATER or state.tables[table]}
     return canonical_json({"format": FORMAT, "index": state.index, "term": state.term, "chain": state.chain.hex(),
                            "cluster_id": state.cluster_id, "tables": tables}).decode()
@@ -55,7 +56,7 @@ def state_from_text(text: str) -> MetadataState:
         chain = bytes.fromhex(body["chain"])
         if len(chain) != CHAIN_BYTES:
             raise ValueError("a chain has another length")
-        tables = {table: _rows(body["tables"].get(table, ()) if table in LATER else body["tables"][table], names) for table, names in KEYS.items()}
+        tables = {table: _rows(table, body["tables"].get(table, ()) if table in LATER else body["tables"][table]) for table in KEYS}
         return MetadataState(int(body["index"]), int(body["term"]), chain, body["cluster_id"], tables)
     except (KeyError, TypeError, ValueError) as error:
         raise LogFaultError(f"a metadata state that cannot be read: {error!r}"[:200]) from None
@@ -66,8 +67,13 @@ def state_digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _rows(rows: Iterable[Any], names: tuple[str, ...]) -> list[Row]:
+def _spelt(table: str, row: Row) -> Row:
+    later = LATER_COLUMNS.get(table, frozenset())
+    return {name: value for name, value in row.items() if value is not None or name not in later}
+
+
+def _rows(table: str, rows: Iterable[Any]) -> list[Row]:
     rows = list(rows)
-    if not all(isinstance(row, dict) and row.keys() >= set(names) for row in rows):
+    if not all(isinstance(row, dict) and row.keys() >= set(KEYS[table]) for row in rows):
         raise ValueError("a row without its key")
-    return rows
+    return [{**dict.fromkeys(LATER_COLUMNS.get(table, ())), **row} for row in rows]

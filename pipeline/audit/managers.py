@@ -26,7 +26,7 @@ TABLES = {
     "member": "SELECT node_id, url, disk_id::text AS disk_id, voter FROM member",
     "broker": "SELECT broker_id, disk_id::text AS disk_id, host, port, status, database FROM broker",
     "topic": "SELECT topic_id, name, replication_factor, config, created_at FROM topic",
-    "partition": "SELECT topic_id, partition, replication_factor, epoch, status, leader, voters, learners FROM partition",
+    "partition": "SELECT topic_id, partition, replication_factor, epoch, status, leader, voters, learners, wanted FROM partition",
     "producer": "SELECT producer_id, topic_id, created_at FROM producer",
     "consumer": "SELECT consumer_id, topic_id, start, created_at FROM consumer",
     "consumer_group": "SELECT group_id, name, generation, strategy, start, created_at FROM consumer_group",

@@ -15,7 +15,7 @@ from typing import Any
 from myqueue.errors import BadRequestError
 from myqueue.protocol.names import check_group_name, check_topic_name
 
-from .partition_fold import FACTOR_MAX, ITEMS
+from .partition_fold import FACTOR_MAX, ITEMS, without_wish
 
 Row = dict[str, Any]
 KEYS = {"cluster": (), "id_counter": ("kind",), "member": ("node_id",), "broker": ("broker_id",), "topic": ("topic_id",),
@@ -143,7 +143,8 @@ class _Draft:
             for broker_id in (leader, *others):
                 held[broker_id] += 1
             self.put("partition", {"topic_id": topic_id, "partition": partition, "replication_factor": factor, "epoch": 1, "status": "ACTIVE",
-                                   "leader": leader, "voters": {str(one): active[one]["disk_id"] for one in (leader, *others)}, "learners": []})
+                                   "leader": leader, "voters": {str(one): active[one]["disk_id"] for one in (leader, *others)}, "learners": [],
+                                   "wanted": None})
 
     def create_topic(self, name: str, partitions: int, factor: int | None, config: Row, command: Mapping[str, Any]) -> Row:
         """Without a factor as many replicas as brokers are there, up to three."""
@@ -156,6 +157,13 @@ class _Draft:
         self.put("topic", topic)
         self.place(topic["topic_id"], 0, partitions, active, factor)
         return topic
+
+    def unwish(self, broker_id: int) -> None:
+        """Moves to this broker are given up."""
+        for row in self.now.tables["partition"].values():
+            after = without_wish(row, broker_id)
+            if after is not None:
+                self.put("partition", after)
 
     def known_broker(self, broker_id: int) -> Row:
         row = self.now.tables["broker"].get((broker_id,))
@@ -206,7 +214,10 @@ def _replace_disk(draft: _Draft, command: Mapping[str, Any]) -> None:
 
 
 def _drain_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
-    draft.put("broker", {**draft.known_broker(command["broker_id"]), "status": "DRAINING" if command.get("draining", True) else "ACTIVE"})
+    status = "DRAINING" if command.get("draining", True) else "ACTIVE"
+    draft.put("broker", {**draft.known_broker(command["broker_id"]), "status": status})
+    if status == "DRAINING":
+        draft.unwish(command["broker_id"])
 
 
 def _remove_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
@@ -214,6 +225,7 @@ def _remove_broker(draft: _Draft, command: Mapping[str, Any]) -> None:
     if any(str(command["broker_id"]) in one["voters"] for one in draft.now.tables["partition"].values()):
         raise NotApplicableError("it holds partitions")
     draft.put("broker", {**row, "status": "REMOVED"})
+    draft.unwish(command["broker_id"])
 
 
 def _create_topic(draft: _Draft, command: Mapping[str, Any]) -> None:
@@ -267,7 +279,7 @@ def _add_partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
 
 
 def _partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
-    """Elections and learners: each item by itself."""
+    """Elections, learners and moves: each item by itself."""
     for item in command["items"]:
         key = item["topic_id"], item["partition"]
         row = draft.put_rows.get(("partition", key)) or draft.now.tables["partition"].get(key)

@@ -1,6 +1,6 @@
-"""PURE: what the commands of elections make of a partition's row. A second opinion, like the rest of the metadata fold.
+"""PURE: what the commands of elections and moves make of a partition's row. A second opinion, like the rest of the metadata fold.
 
-Each item of a command is compare-and-set on the partition's epoch and is done or refused by itself. Voters change one slot at
+Each item of an election's command is compare-and-set on the partition's epoch; each item is done or refused by itself. Voters change one slot at
 a time: filled by a learner with its registered disk, emptied, added or removed; a disk that is exchanged counts as two.
 """
 
@@ -50,6 +50,28 @@ def learning(row: Row, item: Mapping[str, Any], brokers: Brokers) -> Row | None:
     return {**row, "learners": sorted(learners)}
 
 
+def moving(row: Row, item: Mapping[str, Any], brokers: Brokers) -> Row | None:
+    """The row after Move; None where it is refused."""
+    wanted = item["brokers"]
+    if wanted is None:
+        return row if row["wanted"] is None else {**row, "wanted": None, "replication_factor": min(FACTOR_MAX, len(row["voters"]))}
+    usable = [broker_id for broker_id in wanted if (broker := _known(brokers, broker_id)) is not None and broker["status"] == "ACTIVE"]
+    if not wanted or len(usable) > FACTOR_MAX or len(set(usable)) < len(wanted):
+        return None
+    return _at_its_goal({**row, "wanted": sorted(wanted), "replication_factor": len(wanted)})
+
+
+def without_wish(row: Row, broker_id: int) -> Row | None:
+    """The row where the broker is not to be used any more; None where nobody wanted it to be."""
+    return {**row, "wanted": None} if broker_id in (row["wanted"] or []) else None
+
+
+def _at_its_goal(row: Row) -> Row:
+    """A move ends with the voters that it asked for, all of them with a disk."""
+    voting = sorted(int(slot) for slot, disk in row["voters"].items() if disk is not None)
+    return {**row, "wanted": None} if voting == row["wanted"] and len(voting) == len(row["voters"]) else row
+
+
 def _steps(before: Any, after: Any) -> int:
     """Of one slot: ``...`` where there is none."""
     if before == after:
@@ -77,10 +99,11 @@ def _known(brokers: Brokers, broker_id: int) -> Row | None:
 
 def _next_epoch(row: Row, voters: Mapping[str, Any]) -> Row:
     now_voting = {int(slot) for slot, disk in voters.items() if disk is not None and row["voters"].get(slot) != disk}
-    return {**row, "epoch": row["epoch"] + 1, "status": "ELECTING", "leader": None, "voters": dict(voters),
-            "learners": [broker_id for broker_id in row["learners"] if broker_id not in now_voting]}
+    return _at_its_goal({**row, "epoch": row["epoch"] + 1, "status": "ELECTING", "leader": None, "voters": dict(voters),
+                         "learners": [broker_id for broker_id in row["learners"] if broker_id not in now_voting]})
 
 
 ITEMS: dict[str, Callable[[Row, Mapping[str, Any], Brokers], Row | None]] = {
     "begin_elections": begun, "appoint_leaders": appointed, "set_learners": learning, "force_elections": forced,
+    "move_partitions": moving,
 }

@@ -57,7 +57,7 @@ def learn(view: MemoryMetadata, epoch: int, *learners: int) -> tuple:
 
 def test_a_new_partition_begins_in_the_first_epoch_with_a_leader_and_all_voters(view):
     assert row(view) == {"topic_id": 1, "partition": 0, "replication_factor": 3, "epoch": 1, "status": "ACTIVE", "leader": 1,
-                         "voters": VOTERS, "learners": []}
+                         "voters": VOTERS, "learners": [], "wanted": None}
 
 
 def test_an_epoch_is_handed_out_once(view):

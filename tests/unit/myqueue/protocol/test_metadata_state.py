@@ -20,6 +20,7 @@ SESSIONS = [{"client_id": name, "last_seq": number, "reply": {"result": {"topic"
 
 
 BEFORE_GROUPS = next(place for place, command in enumerate(LOG) if command.TYPE == "join_group")
+BEFORE_MOVES = next(place for place, command in enumerate(LOG) if command.TYPE == "move_partitions")
 
 
 def state(log: list[Command] = LOG) -> MetadataState:
@@ -31,10 +32,23 @@ def state(log: list[Command] = LOG) -> MetadataState:
     return MetadataState(len(log), 3, bytes(range(32)), LOG[0].cluster_id, {**tables, "client_session": SESSIONS})
 
 
+def vector(log: list[Command]) -> dict[str, str]:
+    text = state_to_text(state(log))
+    return {"state": text, "digest": state_digest(text).hex()}
+
+
 def test_golden_vector() -> None:
     """Text and digest of a fixed state never change silently."""
-    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    assert golden["all"] == {"state": state_to_text(state()), "digest": state_digest(state_to_text(state())).hex()}
+    assert json.loads(GOLDEN.read_text(encoding="utf-8"))["with_moves"] == vector(LOG)
+
+
+def test_a_state_without_moves_is_spelt_as_before_there_were_any() -> None:
+    """The column of a row is left out where it is null, and null where it is left out."""
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))["all"]
+    assert golden == vector(LOG[:BEFORE_MOVES])
+    assert {row["wanted"] for row in state_from_text(golden["state"]).tables["partition"]} == {None}
+    moving = [row["wanted"] for row in state_from_text(vector(LOG)["state"]).tables["partition"] if row["wanted"] is not None]
+    assert moving == [row["wanted"] for row in state().tables["partition"] if row["wanted"] is not None] != []
 
 
 def test_a_state_without_groups_is_spelt_as_before_there_were_any() -> None:
@@ -84,5 +98,5 @@ def test_what_is_no_state_is_refused(text: str, said: str) -> None:
 
 
 if __name__ == "__main__":  # rewrites the vector: python -m tests.unit.myqueue.protocol.test_metadata_state
-    GOLDEN.write_text(json.dumps({"state": state_to_text(state()), "digest": state_digest(state_to_text(state())).hex()}, indent=1) + "\n",
-                      encoding="utf-8")
+    GOLDEN.write_text(json.dumps({"before_groups": vector(LOG[:BEFORE_GROUPS]), "all": vector(LOG[:BEFORE_MOVES]), "with_moves": vector(LOG)},
+                                 indent=1) + "\n", encoding="utf-8")
