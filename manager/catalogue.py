@@ -141,7 +141,8 @@ class Catalogue:
 
 
 def partition_info(topic: Topic, row: PartitionRow) -> PartitionInfo:
-    return PartitionInfo(topic.name, topic.topic_id, row.partition, row.epoch, row.leader, replicas(row), row.status)
+    return PartitionInfo(topic.name, topic.topic_id, row.partition, row.epoch, row.leader, replicas(row), row.status,
+                         None if row.wanted is None else tuple(row.wanted))
 
 
 def partition_id(row: PartitionRow) -> PartitionId:
@@ -171,4 +172,5 @@ def brokers_of(catalogue: Catalogue) -> dict[int, Broker]:
 def replicas_of(row: PartitionRow) -> Replicas:
     """The row as the rules of elections see it."""
     voters = {int(broker_id): disk_id for broker_id, disk_id in row.voters.items()}
-    return Replicas(partition_id(row), row.epoch, row.status == "ELECTING", row.leader, voters, tuple(row.learners), row.replication_factor)
+    return Replicas(partition_id(row), row.epoch, row.status == "ELECTING", row.leader, voters, tuple(row.learners), row.replication_factor,
+                    None if row.wanted is None else tuple(row.wanted))

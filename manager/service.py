@@ -22,6 +22,7 @@ from manager.records import Records
 from manager.replica import Replica
 from myqueue.clock import Clock
 from myqueue.errors import (
+    BY_CODE,
     BadRequestError,
     ConflictError,
     MyQueueError,
@@ -153,6 +154,25 @@ class ManagerService:
         made = self._proposer.propose(commands.AddPartitions(name, topic.topic_id, partitions))
         self._have_appointed([name])
         return made
+
+    def move_partition(self, name: str, partition: int, brokers: Sequence[int] | None) -> PartitionRow:
+        """Say on which brokers a partition's replicas are to be, or (None) let a move stop where it stands; the partition as it is then.
+
+        The replicas move afterwards, step by step, while the partition serves; that is done when its ``wanted`` is None again. As many replicas as
+        brokers are named are its replication factor from now on; where a move was stopped, as many as it has.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError, UnknownBrokerError, BadRequestError: nothing was changed.
+            RefusedError: one of the brokers is being drained. Nothing was changed.
+        """
+        topic = self._replica.certain(lambda known: known.topic(name))
+        topic.partition(partition)
+        move = commands.Move(topic.topic_id, partition, None if brokers is None else tuple(brokers))
+        [item] = self._proposer.propose(commands.MovePartitions((move,)))["items"]
+        if not item["ok"]:
+            raise BY_CODE[item["error"]](item["message"])
+        with _once_done("the partition is to move"):
+            return self._replica.certain(lambda known: known.topic(name)).partition(partition)
 
     # --- registrations ---
 

@@ -31,6 +31,11 @@ class Replicas:
     voters: Mapping[int, str | None]
     learners: tuple[int, ...] = ()
     replication_factor: int = 1  # the goal
+    wanted: tuple[int, ...] | None = None  # the brokers that an operator moves it to, as many as the goal says
+
+    def may_stay(self, broker_id: int) -> bool:
+        """Whether no move is under way that leads away from this broker."""
+        return self.wanted is None or broker_id in self.wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ def retry_seconds(attempt: int) -> float:
 def unbalanced(partitions: Iterable[Replicas], outlook: Outlook) -> dict[PartitionId, int]:
     """Leaderships to move, so that live brokers lead equally many of the partitions that they hold: the new leader of each.
 
-    A leadership is moved only to a broker that leads at least two fewer, so that nothing is moved to and fro.
+    A leadership is moved only to a broker that leads at least two fewer, so that nothing is moved to and fro; and not before a move is done.
     """
     settled = [one for one in partitions if not one.electing and one.leader is not None and outlook.is_up(one.leader)]
     led = dict.fromkeys((broker_id for broker_id in outlook.brokers if outlook.is_up(broker_id)), 0)
@@ -195,6 +200,8 @@ def unbalanced(partitions: Iterable[Replicas], outlook: Outlook) -> dict[Partiti
 def _balance_once(settled: Iterable[Replicas], outlook: Outlook, led: dict[int, int], now: dict[PartitionId, int | None]) -> bool:
     moved = False
     for one in settled:
+        if one.wanted is not None:
+            continue
         leader = now[one.partition]
         takers = [broker_id for broker_id in outlook.answering(one.voters) if not outlook.brokers[broker_id].draining and broker_id != leader]
         target = min(takers, key=lambda broker_id: (led[broker_id], broker_id), default=None)
@@ -249,6 +256,12 @@ def has_all(status: Mapping[str, Any] | None, broker_id: int, disk_id: str | Non
     told = None if status is None else status["replicas"].get(str(broker_id))
     return told is not None and disk_id is not None and told["disk_id"] == disk_id and not told["disk_lost"] and (
         told["matched_lsn"] >= status["commit_lsn"])  # type: ignore[index]
+
+
+def is_following(status: Mapping[str, Any] | None, broker_id: int) -> bool:
+    """Whether a replica has acknowledged something in its leader's epoch, and is none that is only filled or has lost what it had."""
+    told = None if status is None else status["replicas"].get(str(broker_id))
+    return told is not None and told["disk_id"] is not None and told["counts"] and not told["disk_lost"]
 
 
 def is_in_step(status: Mapping[str, Any] | None, replicas: Replicas, broker_id: int) -> bool:

@@ -6,6 +6,10 @@ only, and after a second change a majority may know nothing of it.
 
 The rest is which step helps: out with a disk that was replaced or a replica that is damaged, in with who has caught up, out with who leaves once
 somebody stands in for it, and somebody new to learn where there are too few.
+
+Where an operator wants the replicas on named brokers (``wanted``), they and nobody else learn, one after the other, and nobody leaves before all of
+them are voters that follow the leader: while one of them is away nothing is taken from the partition. Then the others leave, the leader last. Only
+where no slot is left for the next one somebody leaves earlier.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from manager.cluster.election import Outlook, Replicas
+from myqueue.protocol.limits import FACTOR_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +39,14 @@ Step = ChangeVoters | ChangeLearners
 
 
 def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up: frozenset[int], held: Mapping[int, int],
-              damaged: frozenset[int] = frozenset()) -> Step | None:
+              following: frozenset[int] = frozenset(), damaged: frozenset[int] = frozenset()) -> Step | None:
     """What to change next; None where all is as it should be, or nothing can be done now.
 
     Args:
         settled: the leader says that it has committed in the present epoch.
         caught_up: the learners that hold, by what the leader of the present epoch says, all that is committed.
         held: how many partitions each broker holds; who holds the fewest gets more.
+        following: the voters that have acknowledged something in the present epoch, by what its leader says; it need not be among them.
         damaged: voters whose replica was found damaged in the present epoch; not its leader.
     """
     leader = replicas.leader
@@ -49,23 +55,31 @@ def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up:
     learners = tuple(one for one in replicas.learners if _may_learn(replicas, outlook, one))
     if learners != replicas.learners:
         return ChangeLearners(learners)
-    step = _emptied(replicas, outlook, damaged) or _filled(replicas, outlook, caught_up) or _released(replicas, outlook)
+    step = _emptied(replicas, outlook, damaged) or _filled(replicas, outlook, caught_up) or _released(replicas, outlook, following - damaged)
     if step is not None:
         return step if settled and outlook.can_elect(step.voters) else None
     return None if learners else _recruited(replicas, outlook, held)
 
 
 def leaving(replicas: Replicas, outlook: Outlook) -> list[int]:
-    """Voters that are to hold nothing any more: removed, drained, or dead for long; who is gone for good first."""
+    """Voters that are to hold nothing any more: removed, drained, or dead for long; in a move those that are not wanted.
+
+    In the order in which they leave: who is gone for good first, who does not count now next, the leader last.
+    """
+    answering = outlook.answering(replicas.voters)
+
     def gone(broker_id: int) -> bool:
         return broker_id not in outlook.brokers or broker_id in outlook.lost
 
-    return sorted((one for one in replicas.voters if gone(one) or outlook.brokers[one].draining), key=lambda one: (not gone(one), one))
+    def leaves(broker_id: int) -> bool:
+        return not replicas.may_stay(broker_id) if replicas.wanted is not None else gone(broker_id) or outlook.brokers[broker_id].draining
+
+    return sorted(filter(leaves, replicas.voters), key=lambda one: (not gone(one), one in answering, one == replicas.leader, one))
 
 
 def needs_attention(replicas: Replicas, outlook: Outlook) -> bool:
     """Whether ``next_step`` could have something to say about it."""
-    if replicas.learners or len(replicas.voters) != replicas.replication_factor:
+    if replicas.learners or replicas.wanted is not None or len(replicas.voters) != replicas.replication_factor:
         return True
     return any(broker_id not in outlook.brokers or broker_id in outlook.lost or outlook.brokers[broker_id].draining
                or disk_id != outlook.brokers[broker_id].disk_id for broker_id, disk_id in replicas.voters.items())
@@ -73,7 +87,8 @@ def needs_attention(replicas: Replicas, outlook: Outlook) -> bool:
 
 def _may_learn(replicas: Replicas, outlook: Outlook, broker_id: int) -> bool:
     known = outlook.brokers.get(broker_id)
-    return known is not None and broker_id not in outlook.lost and not known.draining and replicas.voters.get(broker_id) != known.disk_id
+    return (known is not None and broker_id not in outlook.lost and not known.draining and replicas.may_stay(broker_id)
+            and replicas.voters.get(broker_id) != known.disk_id)
 
 
 def _emptied(replicas: Replicas, outlook: Outlook, damaged: frozenset[int]) -> ChangeVoters | None:
@@ -94,23 +109,41 @@ def _emptied(replicas: Replicas, outlook: Outlook, damaged: frozenset[int]) -> C
 def _filled(replicas: Replicas, outlook: Outlook, caught_up: frozenset[int]) -> ChangeVoters | None:
     for broker_id in replicas.learners:
         disk_id = outlook.disk(broker_id)
-        if broker_id in caught_up and disk_id is not None:
+        if broker_id in caught_up and disk_id is not None and (broker_id in replicas.voters or not _is_full(replicas)):
             return ChangeVoters({**replicas.voters, broker_id: disk_id})
     return None
 
 
-def _released(replicas: Replicas, outlook: Outlook) -> ChangeVoters | None:
-    """One slot less: of who leaves, once the others are as many as there should be or nobody can stand in; or of one too many."""
+def _released(replicas: Replicas, outlook: Outlook, following: frozenset[int]) -> ChangeVoters | None:
+    """One slot less: of who leaves, once the others are as many as there should be, nobody can stand in, or no slot is left; or of one too many."""
     out = leaving(replicas, outlook)
     staying = [one for one in replicas.voters if one not in out]
+    if replicas.wanted is not None:
+        return _without(replicas, out[0]) if out and (_has_arrived(replicas, outlook, following) or _needs_room(replicas)) else None
     surplus = len(replicas.voters) > replicas.replication_factor
-    replaced = surplus and len(staying) >= replicas.replication_factor
+    replaced = surplus and (len(staying) >= replicas.replication_factor or _is_full(replicas))
     if out and staying and (replaced or _is_drained_for_good(replicas, outlook, out[0])):
         return _without(replicas, out[0])
     if surplus and not out:
         empty = [one for one in staying if replicas.voters[one] is None or not outlook.is_up(one)]
         return _without(replicas, max(empty or [one for one in staying if one != replicas.leader]))
     return None
+
+
+def _has_arrived(replicas: Replicas, outlook: Outlook, following: frozenset[int]) -> bool:
+    """Whether every broker that is wanted is a voter that counts, and has shown in this epoch that its replica is sound."""
+    assert replicas.wanted is not None
+    arrived = (outlook.answering(replicas.voters).keys() & (following | {replicas.leader})) - outlook.lost
+    return arrived >= set(replicas.wanted)
+
+
+def _needs_room(replicas: Replicas) -> bool:
+    return _is_full(replicas) and not replicas.voters.keys() >= set(replicas.wanted or ())
+
+
+def _is_full(replicas: Replicas) -> bool:
+    """No slot more is possible: the one that a partition may have while it moves is taken."""
+    return len(replicas.voters) > FACTOR_MAX
 
 
 def _is_drained_for_good(replicas: Replicas, outlook: Outlook, broker_id: int) -> bool:
@@ -126,14 +159,15 @@ def _without(replicas: Replicas, broker_id: int) -> ChangeVoters:
 def _recruited(replicas: Replicas, outlook: Outlook, held: Mapping[int, int]) -> ChangeLearners | None:
     """Somebody to learn: the broker of an empty slot, or a new one where fewer than the goal are going to stay."""
     for broker_id, disk_id in replicas.voters.items():
-        if disk_id is None and outlook.is_up(broker_id) and not outlook.brokers[broker_id].draining:
+        if disk_id is None and replicas.may_stay(broker_id) and outlook.is_up(broker_id) and not outlook.brokers[broker_id].draining:
             return ChangeLearners((broker_id,))
     out = leaving(replicas, outlook)
-    if len(replicas.voters) - len(out) >= replicas.replication_factor:
+    if len(replicas.voters) - len(out) >= replicas.replication_factor or _is_full(replicas):
         return None
     found = min(_candidates(replicas, outlook), key=lambda one: (held.get(one, 0), one), default=None)
     return None if found is None else ChangeLearners((found,))
 
 
 def _candidates(replicas: Replicas, outlook: Outlook) -> list[int]:
-    return [one for one, broker in outlook.brokers.items() if outlook.is_up(one) and not broker.draining and one not in replicas.voters]
+    return [one for one, broker in outlook.brokers.items()
+            if outlook.is_up(one) and not broker.draining and replicas.may_stay(one) and one not in replicas.voters]

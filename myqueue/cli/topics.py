@@ -1,9 +1,10 @@
-"""``myqueue topics``: list, create, describe, alter, add partitions, elect, trim, recover."""
+"""``myqueue topics``: list, create, describe, alter, add partitions, elect, move, trim, recover."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,12 +15,12 @@ from .connecting import add_bootstrap, admin, existing, number
 
 COLUMNS = ("topic", "topic_id", "partitions", "replication_factor")
 RECOVERY_COLUMNS = ("partition", "epoch", "survivors", "gone", "kept_to_offset", "loss")
-PARTITION_COLUMNS = ("partition", "leader", "replicas", "epoch", "status", "start_offset", "end_offset")
+PARTITION_COLUMNS = ("partition", "leader", "replicas", "wanted", "epoch", "status", "start_offset", "end_offset")
 
 
 def add_parser(groups: Any) -> None:
     """A command for each thing one does with topics."""
-    text = "list, create, describe, alter, extend, trim and recover topics"
+    text = "list, create, describe, alter, extend, move, trim and recover topics"
     parser = groups.add_parser("topics", help=text, description=text)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
@@ -53,6 +54,14 @@ def add_parser(groups: Any) -> None:
     elect.add_argument("topic", metavar="TOPIC")
     elect.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
     elect.add_argument("--broker-id", type=number(1), metavar="ID", help="who is to lead (default: the replica whose broker leads the fewest)")
+    move = command("move", _move, "move a partition's replicas to named brokers while it serves; it has as many as are named from then on", json=False)
+    move.add_argument("topic", metavar="TOPIC")
+    move.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
+    where = move.add_mutually_exclusive_group(required=True)
+    where.add_argument("--brokers", type=_brokers, metavar="ID,…", help="all that are to hold a replica (brokers list shows them)")
+    where.add_argument("--stop", dest="brokers", action="store_const", const=None,
+                       help="stop a move where it stands: nothing more is added or taken away")
+    move.add_argument("--wait", type=number(0, float), metavar="SECONDS", help="until it is done, at most so long; it goes on by itself in any case")
     trim = command("trim", _trim, "drop a partition's messages below an offset, for all consumers and for good", json=False)
     trim.add_argument("topic", metavar="TOPIC")
     trim.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
@@ -66,6 +75,14 @@ def add_parser(groups: Any) -> None:
 
 def _fields() -> str:
     return "; ".join(f"{name}: {field.help}" for name, field in sorted(FIELDS.items())) + "; may be repeated"
+
+
+def _brokers(text: str) -> list[int]:
+    """``1,2,3``, as argparse reads it."""
+    try:
+        return [int(number(1)(part)) for part in text.split(",")]
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} does not look like 1,2,3") from None
 
 
 def _setting(text: str) -> tuple[str, int]:
@@ -116,6 +133,20 @@ def _elect(arguments: argparse.Namespace) -> int:
         leader = client.elect_leader(existing(client, arguments.topic), arguments.partition, arguments.broker_id)
     print(f"partition {arguments.partition} of topic {arguments.topic} is led by broker {leader}")
     return 0
+
+
+def _move(arguments: argparse.Namespace) -> int:
+    with admin(arguments) as client:
+        at = client.move_partition(existing(client, arguments.topic), arguments.partition, arguments.brokers)
+        if arguments.wait is not None:
+            at = client.wait_for_move(arguments.topic, arguments.partition, arguments.wait)
+    moving = "" if at.wanted is None else f" and moves to {_ids(at.wanted)}"
+    print(f"partition {at.partition} of topic {arguments.topic} is on {_ids(at.replicas)}{moving}")
+    return 0
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return f"broker{'s' if len(brokers) > 1 else ''} {', '.join(map(str, brokers))}"
 
 
 def _counted(partitions: int) -> str:

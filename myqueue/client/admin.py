@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ..clock import Clock
-from ..errors import MyQueueError, TopicExistsError
+from ..errors import MyQueueError, TopicExistsError, UnavailableError
 from ..protocol import routes, wire
 from ..protocol.names import check_group_name, check_topic_name
 from ..protocol.types import Message, OffsetRange, TopicPartition
@@ -29,6 +29,7 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     epoch: int
     status: str
+    wanted: tuple[int, ...] | None = None  # the brokers that its replicas are moving to
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,34 @@ class AdminClient:
         """
         path = routes.ELECT.format(topic=check_topic_name(topic), partition=partition)
         return int(self._connection.call("POST", path, json={} if broker_id is None else {"broker_id": broker_id}, repeatable=False)["leader"])
+
+    def move_partition(self, topic: str, partition: int, brokers: Sequence[int] | None) -> PartitionDescription:
+        """Say on which brokers a partition's replicas are to be, all of them, or (None) stop a move where it stands; the partition as it is then.
+
+        The replicas move afterwards, while the partition serves; ``wanted`` is None when that is done. Its replication factor is the number of
+        these brokers from now on. One of them that is down is waited for, and nobody gives its replica up meanwhile. Again is a success.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError, UnknownBrokerError, BadRequestError: nothing was changed.
+            RefusedError: one of the brokers is being drained. Nothing was changed.
+        """
+        path = routes.MOVE.format(topic=check_topic_name(topic), partition=partition)
+        return _partition(self._connection.call("POST", path, json={"brokers": None if brokers is None else list(brokers)}, repeatable=True))
+
+    def wait_for_move(self, topic: str, partition: int, timeout_seconds: float) -> PartitionDescription:
+        """The partition once it is not moving any more.
+
+        Raises:
+            UnavailableError: it still is after this time. The move goes on.
+        """
+        def attempt() -> PartitionDescription:
+            now = next(at for at in self.describe_topic(topic).partition_list if at.partition == partition)
+            if now.wanted is not None:
+                raise UnavailableError(f"partition {partition} of topic {topic} is still moving from {list(now.replicas)} to {list(now.wanted)}",
+                                       replicas=list(now.replicas), wanted=list(now.wanted))
+            return now
+
+        return self._connection.persistently(attempt, timeout_seconds)
 
     def health(self) -> dict[str, Any]:
         """Liveness of every broker, manager, producer and consumer, by its last heartbeat."""
@@ -340,6 +369,11 @@ class AdminClient:
 
 
 def _topic(body: Mapping[str, Any]) -> TopicDescription:
-    partitions = tuple(PartitionDescription(at["partition"], at["leader"], tuple(at["replicas"]), at["epoch"], at["status"])
-                       for at in body.get("partition_list", ()))
+    partitions = tuple(map(_partition, body.get("partition_list", ())))
     return TopicDescription(body["topic"], body["topic_id"], body["partitions"], body["replication_factor"], body.get("config") or {}, partitions)
+
+
+def _partition(body: Mapping[str, Any]) -> PartitionDescription:
+    wanted = body.get("wanted")
+    return PartitionDescription(body["partition"], body["leader"], tuple(body["replicas"]), body["epoch"], body["status"],
+                                None if wanted is None else tuple(wanted))

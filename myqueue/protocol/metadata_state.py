@@ -41,8 +41,7 @@ class MetadataState:
 
 def state_to_text(state: MetadataState) -> str:
     """The one spelling of a state; its rows may come in any order."""
-    tables = {table: sorted((_spelt(table, row) for row in state.tables[table]), key=lambda row, names=names: tuple(row[name] for name in names)) for table, names in KEYS.items()
-              if table not in LATER or state.tables[table]}
+    tables = {table: _spelt(table, state.tables[table]) for table in KEYS if table not in LATER or state.tables[table]}
     return canonical_json({"format": FORMAT, "index": state.index, "term": state.term, "chain": state.chain.hex(),
                            "cluster_id": state.cluster_id, "tables": tables}).decode()
 
@@ -67,9 +66,10 @@ def state_digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _spelt(table: str, row: Row) -> Row:
+def _spelt(table: str, rows: Iterable[Row]) -> list[Row]:
     later = LATER_COLUMNS.get(table, frozenset())
-    return {name: value for name, value in row.items() if value is not None or name not in later}
+    ordered = sorted(rows, key=lambda row: tuple(row[name] for name in KEYS[table]))
+    return [{name: value for name, value in row.items() if value is not None or name not in later} for row in ordered]
 
 
 def _rows(table: str, rows: Iterable[Any]) -> list[Row]:

@@ -187,6 +187,14 @@ OPERATIONS: tuple[Operation, ...] = (
         help="Without a broker the one of its replicas' that leads the fewest. Where it leads already nothing is done.",
         errors=(e.UnknownTopicError, e.UnknownPartitionError, e.RefusedError)),
     Operation(
+        "move_partition", "POST", routes.MOVE, MANAGER, "Topics", "Move a partition's replicas to named brokers.",
+        answer_of("Moving", "decided; the replicas move behind it, and `wanted` is null when that is done"),
+        body=body_of(shape("", {"brokers": nullable(listed(ref("BrokerId"), "all that are to hold a replica", least=1, most=limits.FACTOR_MAX),
+                                                    "stop a move where it stands")}, closed=True), {"brokers": [1, 2]}),
+        help="The partition serves on. Its replication factor is the number of these brokers from now on; where a move is stopped, the number of "
+             "replicas that there are. A broker that is down is waited for, and nobody gives its replica up meanwhile.",
+        errors=(e.UnknownTopicError, e.UnknownPartitionError, e.UnknownBrokerError, e.RefusedError)),
+    Operation(
         "produce_to_topic", "POST", routes.TOPIC_RECORDS, MANAGER, "Records", "Send records to a topic, each to its partition.",
         answer_of("Spread", "all of them are on disk on a majority of the replicas"),
         help="Each goes to the partition that it names, else to its key's; those with neither stay together. All or nothing in each partition: "

@@ -33,6 +33,7 @@ TOPIC_RECORDS = "/v1/topics/{topic}/records"  # POST records, each to its partit
 LAG = "/v1/topics/{topic}/lag"  # GET ?consumer_id=N: how far a consumer is, by partition
 SEARCH = "/v1/topics/{topic}/search"  # GET ?key=…|key_base64=…&from_timestamp=µs&to_timestamp=µs&max_records=N&cursor=…
 ELECT = "/v1/topics/{topic}/partitions/{partition}/elect"  # POST [{broker_id}]: let another replica lead
+MOVE = "/v1/topics/{topic}/partitions/{partition}/move"  # POST {brokers: [id, …] | null}: where its replicas are to be; null stops a move
 RECOVERY = "/v1/topics/{topic}/recovery"  # GET what lost its majority and would be lost, POST {accept_loss: true, [partitions]}
 BROKERS = "/v1/brokers"  # GET the brokers, POST {host, port} register one, POST {} start one
 BROKER = "/v1/brokers/{broker_id}"  # DELETE: drain and remove

@@ -55,11 +55,11 @@ def shape(help: str, fields: Mapping[str, Schema], *, optional: tuple[str, ...] 
                   **({"additionalProperties": False} if closed else {})}, help)
 
 
-def shape_of(example: Mapping[str, Any], help: str, fields: Mapping[str, str | Schema]) -> Schema:
+def shape_of(example: Mapping[str, Any], help: str, fields: Mapping[str, str | Schema], *, optional: tuple[str, ...] = ()) -> Schema:
     """The object that an encoder of ours makes: types from what it made, and a sentence, or a schema of its own, for each of its fields."""
     assert set(example) == set(fields), f"{help}: {sorted(set(example) ^ set(fields))}"
     made = {name: _kind(example[name], told) if isinstance(told, str) else told for name, told in fields.items()}
-    return {**shape(help, made), "examples": [dict(example)]}
+    return {**shape(help, made, optional=optional), "examples": [dict(example)]}
 
 
 def nullable(schema: Schema, help: str = "") -> Schema:
@@ -129,11 +129,13 @@ _component("Topic", shape("A topic.", {
 _component("CreatedTopic", shape("A new topic.", {
     **COMPONENTS["Topic"]["properties"], "warning": text("where its replicas survive no broker's death")}, optional=("warning",)))
 _partition = wire.snapshot_to_json(ClusterSnapshot("c", 1, {1: NodeAddress("127.0.0.1", 9095)}, {
-    TopicPartition(TOPIC, 0): PartitionInfo(TOPIC, 1, 0, 3, 1, (1, 2, 3))}))
+    TopicPartition(TOPIC, 0): PartitionInfo(TOPIC, 1, 0, 3, 1, (1, 2, 3), wanted=(2, 3, 4))}))
+_wanted = listed(ref("BrokerId"), "the brokers that its replicas are moving to", least=1, most=limits.FACTOR_MAX)
 _component("PartitionInfo", shape_of(_partition["partitions"][0], "A partition as clients route by it.", {
     "topic": ref("TopicName"), "topic_id": ref("TopicId"), "partition": ref("PartitionNumber"), "epoch": ref("Epoch"),
     "leader": nullable(ref("BrokerId")), "replicas": listed(ref("BrokerId"), "who holds a copy"),
-    "status": one_of("ACTIVE", "ELECTING", help="ELECTING: it has no leader now, another one is being found")}))
+    "status": one_of("ACTIVE", "ELECTING", help="ELECTING: it has no leader now, another one is being found"),
+    "wanted": _wanted}, optional=("wanted",)))
 _port = integer(minimum=1, maximum=limits.PORT_MAX)
 _component("Database", shape("Where the node's PostgreSQL is; no password.", {
     "host": text(), "port": _port, "name": text(), "user": text("a login that may only read")}, optional=("host", "port", "name", "user")))
@@ -165,10 +167,11 @@ _placed = shape("", {"count": integer("how many"), "partitions": listed(shape(""
 _component("Health", shape("Who is there, and which partitions are not as they should be.", {
     **{f"{kind}s": _actors(kind) for kind in ("broker", "manager", "producer", "consumer")},
     "partitions": shape("", {"count": integer("of all topics"), "leaderless": _placed, "under_replicated": _placed, "without_majority": _placed})}))
+_described = {name: field for name, field in COMPONENTS["PartitionInfo"]["properties"].items()
+              if name in ("partition", "leader", "replicas", "epoch", "status")} | {"wanted": nullable(_wanted)}
 _component("TopicDescription", shape("A topic with its partitions.", {
     **COMPONENTS["Topic"]["properties"],
-    "partition_list": listed(shape("", {name: field for name, field in COMPONENTS["PartitionInfo"]["properties"].items()
-                                        if name in ("partition", "leader", "replicas", "epoch", "status")}))}))
+    "partition_list": listed(shape("", _described))}))
 _component("Partitions", shape("A topic's partitions.", {
     "topic": ref("TopicName"), "topic_id": ref("TopicId"), "partitions": COMPONENTS["TopicDescription"]["properties"]["partition_list"]}))
 _component("AddedPartitions", shape("How many partitions a topic has.", {
@@ -176,6 +179,9 @@ _component("AddedPartitions", shape("How many partitions a topic has.", {
 _component("Elected", shape("Who leads a partition now.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "leader": nullable(ref("BrokerId")), "epoch": ref("Epoch"),
     "changed": boolean("whether anything was done")}))
+_component("Moving", shape("A partition, and where it is moving to.", {
+    "topic": ref("TopicName"), **_described, "replication_factor": integer("replicas that it is to have", minimum=1, maximum=limits.FACTOR_MAX),
+    "warning": COMPONENTS["CreatedTopic"]["properties"]["warning"]}, optional=("warning",)))
 _component("BrokerLoad", shape("A broker, and how much it holds.", {
     "broker_id": ref("BrokerId"), "host": text("where it listens"), "port": _port, "state": one_of(*STATES),
     "last_heartbeat": nullable(integer(_AT)), "age_seconds": nullable(number("since it was heard of")),

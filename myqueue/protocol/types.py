@@ -114,6 +114,7 @@ class PartitionInfo:
     leader: int | None
     replicas: tuple[int, ...] = ()
     status: str = "ACTIVE"
+    wanted: tuple[int, ...] | None = None  # the brokers that its replicas are moving to
 
 
 @dataclass(frozen=True, slots=True)

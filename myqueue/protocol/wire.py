@@ -177,12 +177,18 @@ def snapshot_to_json(snapshot: ClusterSnapshot) -> dict[str, Any]:
         "version": snapshot.version,
         "brokers": [{"broker_id": broker_id, "host": at.host, "port": at.port} for broker_id, at in sorted(snapshot.brokers.items())],
         "partitions": [{"topic": p.topic, "topic_id": p.topic_id, "partition": p.partition, "epoch": p.epoch, "leader": p.leader,
-                        "replicas": list(p.replicas), "status": p.status} for _, p in sorted(snapshot.partitions.items())],
+                        "replicas": list(p.replicas), "status": p.status, **_moving(p)} for _, p in sorted(snapshot.partitions.items())],
     }
 
 
+def _moving(partition: PartitionInfo) -> dict[str, Any]:
+    """Left out where nothing moves, which is nearly everywhere and nearly always."""
+    return {} if partition.wanted is None else {"wanted": list(partition.wanted)}
+
+
 def snapshot_from_json(body: Mapping[str, Any]) -> ClusterSnapshot:
-    partitions = [PartitionInfo(p["topic"], p["topic_id"], p["partition"], p["epoch"], p["leader"], tuple(p["replicas"]), p["status"])
+    partitions = [PartitionInfo(p["topic"], p["topic_id"], p["partition"], p["epoch"], p["leader"], tuple(p["replicas"]), p["status"],
+                                None if p.get("wanted") is None else tuple(p["wanted"]))
                   for p in body["partitions"]]
     return ClusterSnapshot(body["cluster_id"], body["version"],
                            {b["broker_id"]: NodeAddress(b["host"], b["port"]) for b in body["brokers"]},

@@ -23,7 +23,7 @@ INDEX_MAX = 50
 _NODE = re.compile(r"(/v1/(?:brokers|managers)/)([^/?]+)(.*)", re.DOTALL)
 _TOPIC = re.compile(r"(/v1/topics/)([^/?]+)((?:/.*)?)", re.DOTALL)
 _MEMBER = re.compile(r"(/v1/groups/)([^/?]+)(/members/[^/?]+/?)")
-_ELECTION = re.compile(r"/partitions/[^/]+/elect/?")
+_DISTURBS = re.compile(r"/partitions/[^/]+/(?:elect|move)/?")
 
 
 @dataclass
@@ -44,7 +44,7 @@ def tame(sent: Sent, pool: Pool, budget: Budget) -> Sent:
     if node and 0 < _number(unquote(node[2])) < NOBODY:
         path = f"{node[1]}{NOBODY}{node[3]}"
     topic = _TOPIC.fullmatch(path)
-    disturbs = topic is not None and ((sent.method == "DELETE" and topic[3] in ("", "/")) or _ELECTION.fullmatch(topic[3]) is not None)
+    disturbs = topic is not None and ((sent.method == "DELETE" and topic[3] in ("", "/")) or _DISTURBS.fullmatch(topic[3]) is not None)
     if topic is not None and disturbs and unquote(topic[2]) in pool.topics:
         path = topic[1] + quote(pool.doomed) + topic[3]
     member = _MEMBER.fullmatch(path)

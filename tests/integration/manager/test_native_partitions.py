@@ -40,7 +40,7 @@ def test_partitions_are_added_up_to_a_total_and_take_records_at_once(cluster: Ma
     assert cluster.write.applied_index() >= index
     assert numbers(cluster, topic) == [0, 1, 2, 3, 4]
     listed = cluster.write.get(path).json()["partitions"]
-    assert [sorted(one) for one in listed] == [["epoch", "leader", "partition", "replicas", "status"]] * 5
+    assert [sorted(one) for one in listed] == [["epoch", "leader", "partition", "replicas", "status", "wanted"]] * 5
     assert {one["leader"] for one in listed} == {1}
 
 
