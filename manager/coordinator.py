@@ -178,7 +178,7 @@ class Coordinator:
     def _step(self, replicas: Replicas, outlook: Outlook, status: Mapping[str, Any] | None, held: Mapping[int, int]) -> Step | None:
         caught_up = frozenset(broker_id for broker_id in replicas.learners
                               if has_all(status, broker_id, outlook.disk(broker_id)))
-        following = frozenset(broker_id for broker_id in replicas.wanted or () if is_following(status, broker_id))
+        following = frozenset(broker_id for broker_id in replicas.voters if replicas.wanted is not None and is_following(status, broker_id))
         return next_step(replicas, outlook, settled=is_settled(status, replicas), caught_up=caught_up, held=held, following=following,
                          damaged=self._damaged_voters(replicas))
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from flask import Blueprint, Response, jsonify
 
-from manager.api.bodies import body_of, integer_of, rule
 from db.metadata_store import PartitionRow
+from manager.api.bodies import body_of, integer_of, rule
 from manager.catalogue import Topic, replicas
 from manager.leaderships import Leaderships
 from manager.replica import Replica

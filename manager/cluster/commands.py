@@ -272,7 +272,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class MovePartitions:
-    """Says where partitions are to be, each by itself: the coordinator moves them there step by step. A later wish takes the place of an earlier one."""
+    """Says where partitions are to be, each by itself; the coordinator moves them there step by step. The last word counts."""
 
     items: tuple[Move, ...]
     TYPE: ClassVar[str] = "move_partitions"

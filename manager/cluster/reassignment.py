@@ -8,8 +8,9 @@ The rest is which step helps: out with a disk that was replaced or a replica tha
 somebody stands in for it, and somebody new to learn where there are too few.
 
 Where an operator wants the replicas on named brokers (``wanted``), they and nobody else learn, one after the other, and nobody leaves before all of
-them are voters that follow the leader: while one of them is away nothing is taken from the partition. Then the others leave, the leader last. Only
-where no slot is left for the next one somebody leaves earlier.
+them are voters that follow the leader: while one of them is away nothing is taken from the partition. Then the others leave, those that do not follow
+first and the leader last, and each only where a majority of those that are left follows. Only where no slot is left for the next one somebody leaves
+earlier.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from db.replication import has_majority
 from manager.cluster.election import Outlook, Replicas
 from myqueue.protocol.limits import FACTOR_MAX
 
@@ -46,7 +48,7 @@ def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up:
         settled: the leader says that it has committed in the present epoch.
         caught_up: the learners that hold, by what the leader of the present epoch says, all that is committed.
         held: how many partitions each broker holds; who holds the fewest gets more.
-        following: the voters that have acknowledged something in the present epoch, by what its leader says; it need not be among them.
+        following: the voters that have acknowledged something in the present epoch, by what its leader says; needed while a move is under way.
         damaged: voters whose replica was found damaged in the present epoch; not its leader.
     """
     leader = replicas.leader
@@ -55,7 +57,7 @@ def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up:
     learners = tuple(one for one in replicas.learners if _may_learn(replicas, outlook, one))
     if learners != replicas.learners:
         return ChangeLearners(learners)
-    step = _emptied(replicas, outlook, damaged) or _filled(replicas, outlook, caught_up) or _released(replicas, outlook, following - damaged)
+    step = _emptied(replicas, outlook, damaged) or _filled(replicas, outlook, caught_up) or _released(replicas, outlook, following - damaged | {leader})
     if step is not None:
         return step if settled and outlook.can_elect(step.voters) else None
     return None if learners else _recruited(replicas, outlook, held)
@@ -119,7 +121,7 @@ def _released(replicas: Replicas, outlook: Outlook, following: frozenset[int]) -
     out = leaving(replicas, outlook)
     staying = [one for one in replicas.voters if one not in out]
     if replicas.wanted is not None:
-        return _without(replicas, out[0]) if out and (_has_arrived(replicas, outlook, following) or _needs_room(replicas)) else None
+        return _moved_on(replicas, outlook, out, following) if out else None
     surplus = len(replicas.voters) > replicas.replication_factor
     replaced = surplus and (len(staying) >= replicas.replication_factor or _is_full(replicas))
     if out and staying and (replaced or _is_drained_for_good(replicas, outlook, out[0])):
@@ -130,15 +132,13 @@ def _released(replicas: Replicas, outlook: Outlook, following: frozenset[int]) -
     return None
 
 
-def _has_arrived(replicas: Replicas, outlook: Outlook, following: frozenset[int]) -> bool:
-    """Whether every broker that is wanted is a voter that counts, and has shown in this epoch that its replica is sound."""
-    assert replicas.wanted is not None
-    arrived = (outlook.answering(replicas.voters).keys() & (following | {replicas.leader})) - outlook.lost
-    return arrived >= set(replicas.wanted)
-
-
-def _needs_room(replicas: Replicas) -> bool:
-    return _is_full(replicas) and not replicas.voters.keys() >= set(replicas.wanted or ())
+def _moved_on(replicas: Replicas, outlook: Outlook, out: list[int], following: frozenset[int]) -> ChangeVoters | None:
+    """One of these leaves, once every broker that is wanted has arrived: a voter that counts, and has shown in this epoch that its replica is sound."""
+    sound = {one: disk_id for one, disk_id in outlook.answering(replicas.voters).items() if one in following and one not in outlook.lost}
+    wanted = set(replicas.wanted or ())
+    needs_room = _is_full(replicas) and not replicas.voters.keys() >= wanted
+    step = _without(replicas, min(out, key=lambda one: one in sound))
+    return step if (sound.keys() >= wanted or needs_room) and has_majority(step.voters, sound) else None
 
 
 def _is_full(replicas: Replicas) -> bool:

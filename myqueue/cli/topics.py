@@ -54,7 +54,7 @@ def add_parser(groups: Any) -> None:
     elect.add_argument("topic", metavar="TOPIC")
     elect.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
     elect.add_argument("--broker-id", type=number(1), metavar="ID", help="who is to lead (default: the replica whose broker leads the fewest)")
-    move = command("move", _move, "move a partition's replicas to named brokers while it serves; it has as many as are named from then on", json=False)
+    move = command("move", _move, "move a partition's replicas to named brokers while it serves; from then on it has as many", json=False)
     move.add_argument("topic", metavar="TOPIC")
     move.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
     where = move.add_mutually_exclusive_group(required=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from zlib import crc32
 import pytest
 import requests
 
-from myqueue import AdminClient, Message, MyConsumer, MyProducer, UnavailableError
+from myqueue import AdminClient, Message, MyConsumer, MyProducer, MyQueueError, UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
 from tests.support.long import LONG
@@ -136,6 +137,63 @@ def elected(admin: AdminClient, topic: str, broker_id: int) -> int | None:
         return admin.elect_leader(topic, 0, broker_id)
     except UnavailableError:
         return None
+
+
+class Load(threading.Thread):
+    """One producer of a topic; what was acknowledged, in order, by the numbers that were sent."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._cluster, self._topic = cluster, topic
+        self.acknowledged: list[int] = []
+        self.unsure: list[int] = []
+        self.enough = threading.Event()
+
+    def run(self) -> None:
+        with MyProducer(topics=[self._topic], broker=self._cluster.bootstrap) as producer:
+            for number in range(1_000_000):
+                if self.enough.is_set():
+                    return
+                try:
+                    producer.send(self._topic, b"%d" % number).result(30)
+                    self.acknowledged.append(number)
+                except MyQueueError:
+                    self.unsure.append(number)
+
+
+def test_a_partition_moves_under_load_and_nothing_is_lost(cluster: Cluster, admin: AdminClient, topic: str):
+    """From one broker to the two others, to all three, and to a single other one; each time it ends on those that were named, and what was
+    acknowledged is there once and in order. A move that is stopped at once changes nothing.
+    """
+    admin.create_topic(topic, replication_factor=1)
+    [first] = admin.describe_topic(topic).partition_list[0].replicas
+    others = [broker_id for broker_id in (1, 2, 3) if broker_id != first]
+    told = call(cluster, "POST", f"/v1/topics/{topic}/partitions/0/move", {"brokers": others}).json()
+    assert (told["wanted"], told["replicas"], told["replication_factor"], "either broker" in told["warning"]) == (others, [first], 2, True)
+    assert [one["wanted"] for one in call(cluster, "GET", f"/v1/cluster?topic={topic}").json()["partitions"]] == [others]
+    stopped = admin.move_partition(topic, 0, None)
+    assert (stopped.wanted, stopped.replicas) == (None, (first,))
+    load = Load(cluster, topic)
+    load.start()
+    try:
+        for brokers in (others, [1, 2, 3], others[:1]):
+            before = len(load.acknowledged)
+            wait_until(lambda before=before: len(load.acknowledged) > before + 20, timeout_seconds=30, what="messages to be acknowledged")
+            asked = admin.move_partition(topic, 0, brokers)
+            assert asked.wanted == tuple(sorted(brokers))
+            moved = admin.wait_for_move(topic, 0, 60)
+            assert (moved.replicas, moved.wanted) == (tuple(sorted(brokers)), None)
+        wait_until(lambda: admin.describe_topic(topic).partition_list[0].leader == others[0], timeout_seconds=20, what="the one that is left to lead")
+        before = len(load.acknowledged)
+        wait_until(lambda: len(load.acknowledged) > before + 20, timeout_seconds=30, what="messages to be acknowledged")
+    finally:
+        load.enough.set()
+        load.join(40)
+    assert not load.is_alive()
+    found = [int(message.value) for message in read(cluster, topic)]
+    assert found == sorted(set(found)), "in order, and each once"
+    assert set(load.acknowledged) <= set(found) <= {*load.acknowledged, *load.unsure}
+    print(f"{len(found)} messages, {len(load.unsure)} of unknown outcome")
 
 
 def read(cluster: Cluster, topic: str) -> list[Message]:

@@ -18,7 +18,7 @@ SEEDS_MAX = 60
 TIMES = 20 if LONG else 1
 GONE_THROUGH = ("elections", "leaderships", "requests acknowledged", "duplicates answered", "messages handed out", "found empty", "crashes between",
                 "voters changed", "disks lost", "damaged replicas made anew", "trims acknowledged", "logs trimmed", "tails cut", "conditions met",
-                "conditions refused")
+                "conditions refused", "moves done")
 
 # What notices it: the rule that is broken, or the product's own assertion or fault, which no run without a mutant shows.
 BY_SEEDS = {

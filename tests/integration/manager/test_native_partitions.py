@@ -86,6 +86,33 @@ def test_the_only_replica_leads_and_stays_leader(cluster: ManagerCluster, topic:
     assert (answer.status_code, "1" in answer.json()["error"]["message"]) == (400, True)
 
 
+def test_a_partition_that_is_where_it_is_wanted_does_not_move(cluster: ManagerCluster, topic: str):
+    """Asked for at a read manager; its replication factor is said. Stopping what does not move is no error."""
+    path = f"/v1/topics/{topic}/partitions/1/move"
+    told = {"topic": topic, "partition": 1, "leader": 1, "replicas": [1], "epoch": 1, "status": "ACTIVE", "wanted": None, "replication_factor": 1}
+    for body in ({"brokers": [1]}, {"brokers": ["1"]}, {"brokers": None}):
+        answer = cluster.reads[0].post(path, body)
+        assert (answer.status_code, answer.json()) == (200, told), answer.text
+
+
+@pytest.mark.parametrize(("body", "status", "word"), [
+    ({}, 400, "or null"), ({"brokers": []}, 400, "1 to 7"), ({"brokers": list(range(1, 9))}, 400, "1 to 7"), ({"brokers": 1}, 400, "a list"),
+    ({"brokers": "1"}, 400, "a list"), ({"brokers": {"1": 1}}, 400, "a list"), ({"brokers": [True]}, 400, "whole number"),
+    ({"brokers": [None]}, 400, "whole number"), ({"brokers": [1.5]}, 400, "whole number"), ({"brokers": [0]}, 400, "from 1"),
+    ({"brokers": [1, 1]}, 400, "different"), ({"brokers": [1, 99]}, 404, "no broker 99"), ({"broker_ids": [1]}, 400, "no field")])
+def test_where_a_partition_cannot_move_is_a_sentence_and_changes_nothing(cluster: ManagerCluster, topic: str, body: dict, status: int, word: str):
+    answer = cluster.reads[0].post(f"/v1/topics/{topic}/partitions/0/move", body)
+    assert (answer.status_code, word in answer.json()["error"]["message"]) == (status, True), answer.text
+    [at, _] = cluster.write.get(f"/v1/topics/{topic}/partitions").json()["partitions"]
+    assert (at["wanted"], at["replicas"]) == (None, [1])
+
+
+def test_a_partition_that_is_not_there_cannot_move(cluster: ManagerCluster, topic: str):
+    path = f"/v1/topics/{topic}/partitions"
+    for place, status in ((f"{path}/2", 404), (f"{path}/x", 400), ("/v1/topics/nowhere/partitions/0", 404), ("/v1/topics/a%20b/partitions/0", 400)):
+        assert cluster.write.post(f"{place}/move", {"brokers": [1]}).status_code == status, place
+
+
 def test_brokers_are_listed_and_registered(cluster: ManagerCluster, stub: BrokerStub):
     [one] = wait_until(lambda: cluster.reads[0].get("/v1/brokers").json()["brokers"], what="the read manager to know the broker")
     assert (one["broker_id"], one["port"], one["state"], one["draining"]) == (1, stub.port, "alive", False)

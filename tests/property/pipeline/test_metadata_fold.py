@@ -36,6 +36,21 @@ GROUP_COMMANDS = st.one_of(
     st.builds(commands.AssignPartitions, st.integers(1, 2), st.integers(1, 8), ASSIGNED),
     st.builds(commands.ReleasePartitions, st.integers(1, 2), ASSIGNED),
     st.builds(commands.DeleteGroup, st.sampled_from(["g", "h"])), st.builds(commands.DeleteTopic, st.just("b")))
+DISKS = {"1": "d1", "2": "d2", "3": "d3"}
+VOTERS = st.sets(st.sampled_from(sorted(DISKS)), max_size=3).map(lambda slots: {slot: DISKS[slot] for slot in slots})
+SOME = st.lists(st.integers(1, 4), max_size=4).map(tuple)
+PLACE, EPOCH = (st.just(1), st.integers(0, 1)), st.integers(1, 5)
+ELECTION = st.builds(commands.BeginElection, *PLACE, EPOCH, VOTERS | VOTERS.map(lambda voters: {**voters, "1": None}))
+APPOINTMENT = st.builds(commands.AppointLeader, *PLACE, EPOCH, st.integers(1, 3))
+PLACE_COMMANDS = st.one_of(
+    st.builds(commands.MovePartitions, st.lists(st.builds(commands.Move, *PLACE, st.none() | SOME), max_size=3).map(tuple)),
+    st.builds(commands.BeginElections, st.lists(ELECTION, min_size=1, max_size=2).map(tuple)),
+    st.builds(commands.ForceElections, st.lists(ELECTION, min_size=1, max_size=1).map(tuple)),
+    st.builds(commands.AppointLeaders, st.lists(APPOINTMENT, min_size=1, max_size=3).map(tuple)),
+    st.builds(commands.SetLearners, st.lists(st.builds(commands.Learners, *PLACE, EPOCH, SOME), min_size=1, max_size=2).map(tuple)),
+    st.builds(commands.DrainBroker, st.integers(1, 4), st.booleans()), st.builds(commands.RemoveBroker, st.integers(1, 4)))
+THREE_BROKERS = [*(commands.AddBroker(disk, "h", 1, {"host": "h"}) for disk in DISKS.values()),
+                 commands.CreateReplicatedTopic("a", 2, 2, live_brokers=(1, 2, 3))]
 BROKER_AND_TOPICS = [commands.AddBroker("d1", "h", 1, {"host": "h"}), commands.CreateTopic("a", 3, live_brokers=(1,)),
                      commands.CreateTopic("b", 1, live_brokers=(1,))]
 
@@ -60,6 +75,22 @@ def test_the_audit_folds_consumer_groups_to_what_the_managers_apply(sequence: li
         applied.write(state.apply(applied, command).changes)
         fold(folded, index, commands.to_json(command))
         since = _owned(applied, since)
+    assert _rows_of(applied) == {table: _sorted(rows.values()) for table, rows in folded.tables.items()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(PLACE_COMMANDS, max_size=25))
+def test_the_audit_folds_elections_and_moves_to_what_the_managers_apply(sequence: list[commands.Command]) -> None:
+    """And at any time a wish names different brokers that may be used, as many as the replication factor says, and is not fulfilled yet."""
+    applied, folded = MemoryMetadata(), Metadata()
+    for index, command in enumerate([*THREE_BROKERS, *sequence], 1):
+        applied.write(state.apply(applied, command).changes)
+        fold(folded, index, commands.to_json(command))
+        usable = {row["broker_id"] for row in applied.find("broker", status="ACTIVE")}
+        for row in applied.find("partition"):
+            wanted = row["wanted"]
+            assert wanted is None or (set(wanted) <= usable and len(set(wanted)) == row["replication_factor"])
+            assert wanted is None or {str(one) for one in wanted} != row["voters"].keys() or None in row["voters"].values()
     assert _rows_of(applied) == {table: _sorted(rows.values()) for table, rows in folded.tables.items()}
 
 

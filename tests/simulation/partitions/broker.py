@@ -45,6 +45,8 @@ class Status:
     settled: bool  # something of it is committed
     caught_up: frozenset[int]  # learners that hold all that is
     fault: str | None = None  # this replica is damaged and serves nothing
+    following: frozenset[int] = frozenset()  # who has acknowledged something of it
+    learners: tuple[int, ...] = ()  # whom it sends its log beside the voters
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,8 @@ class Broker:
             return Status(self.disk.head.leader_epoch, False, frozenset(), self.disk.head.fault)
         lead = self._lead()
         caught_up = {one for one in lead.learners if (holder := lead.progress[one].holder) is not None and holder.matched >= lead.commit}
-        return Status(lead.epoch, lead.began, frozenset(caught_up) if lead.began else frozenset())
+        following = frozenset(one for one, progress in lead.progress.items() if progress.holder is not None)
+        return Status(lead.epoch, lead.began, frozenset(caught_up) if lead.began else frozenset(), following=following, learners=self.learners)
 
     # --- replication ---
 

@@ -40,7 +40,7 @@ class PartitionsRun(Run):
         level = self.rng.choice((0.0, 0.3, 1.0))
         rates = Rates(drop=level * self.rng.uniform(0, 0.2), duplicate=self.rng.uniform(0, 0.2), slow=self.rng.uniform(0, 0.06),
                       crash_between=self.rng.choice((0.0, 0.003, 0.012)))
-        self.world = World(self.rng, factor + self.rng.randint(0, 1), factor, kinds or Kinds(), rates, [] if trace else None,
+        self.world = World(self.rng, factor + self.rng.randint(0, 2), factor, kinds or Kinds(), rates, [] if trace else None,
                            entries_max=self.rng.choice((1, 3, 20)))
         self.factor = factor
         self.world.stale = self.rng.choice((0.0, 0.3))
@@ -68,8 +68,8 @@ class PartitionsRun(Run):
     def _nemesis(self) -> None:
         if self.healing:
             return
-        faults = (self._crash, self._crash_all, self._cut, self.mend, self._lose_disk, self._damage, self._stop_coordinator, self._jump)
-        self.rng.choices(faults, (4, 1, 4, 3, 2, 2, 3, 1))[0]()
+        faults = (self._crash, self._crash_all, self._cut, self.mend, self._lose_disk, self._damage, self._stop_coordinator, self._jump, self._move)
+        self.rng.choices(faults, (4, 1, 4, 3, 2, 2, 3, 1, 2))[0]()
         self.faults += 1
         self.world.at(self.rng.uniform(0.2, 1.8) * self.pace, self._nemesis)
 
@@ -108,9 +108,9 @@ class PartitionsRun(Run):
         """The voters with sound replicas, as long as a majority can spare one more: a slot that has no caught-up replica is lost already."""
         row = self.world.row()
         assert row is not None
-        slots = len(row["voters"])
+        slots, goal = len(row["voters"]), row["replication_factor"]  # in a move there are more, and one may be taken away in the next moment
         sound = [int(broker) for broker, disk_id in row["voters"].items() if disk_id is not None and self._is_sound(int(broker))]
-        may = row["status"] == "ACTIVE" and slots >= self.factor and slots - len(sound) < (slots - 1) // 2 and self._settled(row)
+        may = row["status"] == "ACTIVE" and slots >= goal and slots - len(sound) < (goal - 1) // 2 and self._settled(row)
         return sound if may else []
 
     def _is_sound(self, broker_id: int) -> bool:
@@ -127,6 +127,12 @@ class PartitionsRun(Run):
 
     def _jump(self) -> None:
         self.world.skew[self.rng.choice(self._alive())] = self.rng.randint(-60_000_000, 60_000_000)
+
+    def _move(self) -> None:
+        """An operator wants the replicas elsewhere, more of them or fewer; or thinks better of it."""
+        alive = self._alive()
+        wanted = self.rng.sample(alive, min(len(alive), self.rng.randint(1, self.factor + 1)))
+        self.world.move(None if self.rng.random() < 0.2 else tuple(wanted))
 
     def _retention(self) -> None:
         """Now and then what everybody has consumed is trimmed; and logs begin later, each replica's for itself."""
@@ -156,6 +162,7 @@ class PartitionsRun(Run):
         self.world.note("healed")
         for broker_id in self._alive():
             self.world.start(broker_id)
+        self.world.move(tuple(self.rng.sample(self._alive(), self.factor)))
         for client in self.producers:
             client.finishing = True
         for consumer in self.consumers:
@@ -164,10 +171,10 @@ class PartitionsRun(Run):
             coordinator.restart()
 
     def has_converged(self) -> bool:
-        """One leader, as many voters as wanted, all equal; every request answered, everything handed out."""
+        """One leader, the voters that are wanted, all equal; every request answered, everything handed out."""
         row, world = self.world.row(), self.world
         assert row is not None
-        if row["status"] != "ACTIVE" or not all(producer.done for producer in self.producers) or row["learners"]:
+        if row["status"] != "ACTIVE" or not all(producer.done for producer in self.producers) or row["learners"] or row["wanted"]:
             return False
         voters = {int(broker): disk_id for broker, disk_id in row["voters"].items()}
         if len(voters) != self.factor or any(disk_id is None or world.brokers[broker].lost for broker, disk_id in voters.items()):

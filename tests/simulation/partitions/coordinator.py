@@ -9,7 +9,7 @@ from broker.core.replica import Appointment
 from manager.cluster import commands
 from manager.cluster.election import Ballot, Broker, Outlook, Promise, Replicas, choose_leader, damaged_leaderships, damaged_voters, election_due
 from manager.cluster.reassignment import ChangeVoters, next_step
-from myqueue.errors import MyQueueError
+from myqueue.errors import MyQueueError, RefusedError
 from myqueue.protocol.types import PartitionId
 from tests.simulation.partitions.broker import Promised, Status
 from tests.simulation.partitions.disk import PARTITION
@@ -79,7 +79,7 @@ class Coordinator:
     def _replicas(self) -> Replicas:
         row = self.row
         return Replicas(PARTITION, row["epoch"], row["status"] == "ELECTING", row["leader"], _by_id(row["voters"]), tuple(row["learners"]),
-                        row["replication_factor"])
+                        row["replication_factor"], None if row["wanted"] is None else tuple(row["wanted"]))
 
     def _outlook(self) -> Outlook:
         """What it believes of the brokers, now and then wrongly."""
@@ -99,7 +99,8 @@ class Coordinator:
                        lambda answer: self._appointed(epoch, replicas.learners, answer))
             return
         status = self.status if self.status is not None and self.status.epoch == epoch else Status(epoch, False, frozenset())
-        step = next_step(replicas, outlook, settled=status.settled, caught_up=status.caught_up, held={},
+        self.status = None  # what a leader said counts for one step
+        step = next_step(replicas, outlook, settled=status.settled, caught_up=status.caught_up, held={}, following=status.following,
                          damaged=frozenset(one for one, seen in self.damaged.items() if seen.get(PARTITION) == epoch))
         if isinstance(step, ChangeVoters):
             self.world.checker.seen["voters changed"] += 1
@@ -121,6 +122,8 @@ class Coordinator:
     def _appointed(self, epoch: int, learners: tuple[int, ...], answer: Any) -> None:
         if not isinstance(answer, MyQueueError):
             self.told, self.told_learners = epoch, learners
+        elif isinstance(answer, RefusedError):
+            self.refused = {PARTITION: epoch}
 
     def _learn_status(self, broker_id: int, answer: Any) -> None:
         if isinstance(answer, MyQueueError):
@@ -129,6 +132,8 @@ class Coordinator:
         self.damaged[broker_id] = damaged_voters(broker_id, [status], known)
         if broker_id == known[PARTITION].leader:
             self.status = answer
+            if answer.learners != known[PARTITION].learners:
+                self.told_learners = None  # an older word came later: it is told again
             self.refused = damaged_leaderships(broker_id, [status], known)
 
     # --- an election ---

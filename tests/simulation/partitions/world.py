@@ -75,9 +75,11 @@ class World(Schedule):
 
     def propose(self, command: commands.Command) -> Change:
         """Apply a command; every manager has it, as far as this simulation goes."""
+        moving = self.is_moving()
         change = apply(self.metadata, command)
         self.metadata.write(change.changes)
         row = self.row()
+        self.checker.seen["moves done"] += moving and not self.is_moving() and isinstance(command, commands.BeginElections)
         if row is not None and row["status"] == "ACTIVE" and row["leader"] is not None:
             self.checker.appoints(row["epoch"], row["leader"])
         return change
@@ -85,6 +87,15 @@ class World(Schedule):
     def row(self) -> dict[str, Any] | None:
         """The partition as the metadata has it."""
         return self.metadata.get("partition", topic_id=TOPIC_ID, partition=0)
+
+    def is_moving(self) -> bool:
+        row = self.row()
+        return row is not None and row["wanted"] is not None
+
+    def move(self, brokers: tuple[int, ...] | None) -> None:
+        """An operator wants the replicas on these brokers, or (None) stops where they are."""
+        self.note(f"the replicas are wanted on {brokers}")
+        self.propose(commands.MovePartitions((commands.Move(TOPIC_ID, 0, brokers),)))
 
     # --- machines ---
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from db.metadata_store import BrokerRow, CatalogueRows, PartitionRow, TopicRow
 from manager.appointer import Appointer
-from manager.catalogue import Catalogue
+from manager.catalogue import Catalogue, replicas_of
 from manager.cluster.election import Broker, Outlook
+from manager.cluster.reassignment import ChangeVoters
 from manager.coordinator import Coordinator
 from myqueue.protocol.types import PartitionId
 from myqueue.testing import ManualClock
@@ -74,6 +75,25 @@ def test_a_voter_that_says_that_its_replica_is_damaged_loses_its_vote():
     assert elections_held(damaged=set(), turn_seconds=1.0) == []
     held = elections_held(damaged={(1, 2)}, turn_seconds=1.0)
     assert set(held) == {(PartitionId(7, 2), "its voters change")}
+
+
+def test_a_partition_moves_once_its_leader_s_followers_have_shown_themselves():
+    """Partition 2, which broker 3 leads, is wanted on 2 and 3: nobody leaves before 2 follows in this epoch, nor behind a damaged leader."""
+    row = ROWS[2]._replace(wanted=[2, 3], replication_factor=2)
+    acknowledged = {"disk_id": "d2", "matched_lsn": 9, "counts": True, "disk_lost": False}
+
+    def taken(told: dict[str, Any], fault: str | None = None) -> object:
+        nobody: Any = None
+        coordinator = Coordinator(propose=nobody, elections=nobody, replica=nobody, brokers=nobody, appointer=nobody, watch=nobody,
+                                  clock=ManualClock())
+        status = {"leading": True, "leader_epoch": 4, "committed_in_epoch": True, "commit_lsn": 10, "fault": fault, "replicas": {"2": told}}
+        return coordinator._step(replicas_of(row), OUTLOOK, status, {})
+
+    assert taken(acknowledged) == ChangeVoters({2: "d2", 3: "d3"})
+    assert taken({**acknowledged, "disk_id": None}) is None
+    assert taken({**acknowledged, "counts": False}) is None
+    assert taken({**acknowledged, "disk_lost": True}) is None
+    assert taken(acknowledged, "lsn 1") is None
 
 
 def test_an_election_that_somebody_else_has_begun_is_left_to_him_for_a_moment():

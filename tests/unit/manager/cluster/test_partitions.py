@@ -180,3 +180,82 @@ def test_a_topic_that_producers_create_is_replicated_only_if_the_command_says_so
     factors = {topic["name"]: topic["replication_factor"] for topic in view.find("topic")}
     assert (factors["old"], factors["new"]) == (1, 3)
     assert "replicate" not in c.to_json(c.RegisterProducers(("old",))), "older logs are written as they were"
+
+
+# --- moves ---
+
+
+def wanted(view: MemoryMetadata, *brokers: int) -> tuple:
+    """Whether a partition may be moved to these brokers; without any the move is stopped."""
+    return item(do(view, c.MovePartitions((c.Move(1, 0, brokers or None),))))
+
+
+def goal(view: MemoryMetadata) -> tuple:
+    return row(view)["wanted"], row(view)["replication_factor"]
+
+
+def test_a_wish_changes_where_a_partition_is_to_be_and_nothing_else(view):
+    before = row(view)
+    assert wanted(view, 5, 4) == (True, None)
+    assert row(view) == {**before, "wanted": [4, 5], "replication_factor": 2}
+    assert wanted(view, 1) == (True, None), "the last word counts"
+    assert goal(view) == ([1], 1)
+    begin(view, 1)
+    assert wanted(view, 1, 4) == (True, None), "an election is no obstacle"
+    assert goal(view) == ([1, 4], 2)
+
+
+def test_what_cannot_be_wanted_is_refused_and_the_earlier_wish_stays(view):
+    do(view, c.DrainBroker(3))
+    wanted(view, 4)
+    for brokers, error in (((1, 1), "bad_request"), ((9,), "unknown_broker"), ((1, 3), "refused"), (tuple(range(1, 9)), "bad_request")):
+        assert wanted(view, *brokers) == (False, error)
+    reply = do(view, c.MovePartitions((c.Move(1, 0, ()), c.Move(1, 7, (1,)), c.Move(9, 0, (1,)))))
+    assert [item(reply, number) for number in range(3)] == [(False, "bad_request"), (False, "unknown_partition"), (False, "unknown_partition")]
+    assert goal(view) == ([4], 1)
+
+
+def test_a_wish_ends_with_the_voters_that_it_names_each_with_its_disk(view):
+    """And where they are that already it never begins."""
+    assert (wanted(view, 3, 2, 1), goal(view)) == ((True, None), (None, 3))
+    wanted(view, 1, 2, 4)
+    learn(view, 1, 4)
+    begin(view, 1, {**VOTERS, "4": "disk-4"})
+    assert goal(view) == ([1, 2, 4], 3)
+    appoint(view, 2, 1)
+    begin(view, 2, {"1": "disk-1", "2": "disk-2", "4": "disk-4"})
+    assert goal(view) == (None, 3)
+    appoint(view, 3, 1)
+    begin(view, 3, {"1": "disk-1", "2": None, "4": "disk-4"})
+    appoint(view, 4, 1)
+    assert (wanted(view, 1, 2, 4), goal(view)) == ((True, None), ([1, 2, 4], 3)), "a slot without a disk is none that it asks for"
+
+
+def test_a_forced_majority_may_be_what_was_wanted(view):
+    wanted(view, 3)
+    do(view, c.ForceElections((c.BeginElection(1, 0, 1, {"3": "disk-3"}),)))
+    assert goal(view) == (None, 1)
+
+
+def test_a_move_that_is_stopped_adds_and_takes_nothing_more(view):
+    assert (wanted(view), goal(view)) == ((True, None), (None, 3))
+    wanted(view, 5)
+    assert (wanted(view), goal(view)) == ((True, None), (None, 3)), "not the one that was wanted: all that are there stay"
+    wanted(view, 1, 2, 3, 4, 5)
+    learn(view, 1, 4)
+    begin(view, 1, {**VOTERS, "4": "disk-4"})
+    assert (wanted(view), goal(view)) == ((True, None), (None, 4))
+
+
+def test_nothing_is_wanted_of_a_broker_that_is_drained_or_removed(view):
+    """The others need not be moved to either; as many replicas as were wanted are wanted still."""
+    wanted(view, 1, 4)
+    do(view, c.DrainBroker(5))
+    do(view, c.DrainBroker(4, draining=False))
+    assert goal(view) == ([1, 4], 2)
+    do(view, c.DrainBroker(4))
+    assert goal(view) == (None, 2)
+    do(view, c.DrainBroker(4, draining=False))
+    wanted(view, 4, 2)
+    assert do(view, c.RemoveBroker(4)) == {"result": {"broker_id": 4}}
+    assert goal(view) == (None, 2)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from myqueue.cli.main import GROUPS, _parse, main
+from myqueue.client.admin import PartitionDescription
+from myqueue.errors import UnavailableError, UnknownTopicError
 
 
 def test_help_names_every_group(capsys: pytest.CaptureFixture[str]):
@@ -102,3 +104,63 @@ def test_an_address_counts_before_and_behind_the_command(words: list[str]):
 def test_brokers_alone_is_a_list(words: list[str]):
     assert _parse(["brokers", *words]).json
     assert not _parse(["brokers", *(word for word in words if word != "--json")]).json
+
+
+class Moves:
+    """Stands for an AdminClient; what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+        self.after = PartitionDescription(0, 1, (1, 2), 3, "ACTIVE", (2, 3))
+
+    def __enter__(self) -> Moves:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def describe_topic(self, topic: str) -> None:
+        if topic != "t":
+            raise UnknownTopicError(f"Topic '{topic}' does not exist")
+
+    def move_partition(self, topic: str, partition: int, brokers: list[int] | None) -> PartitionDescription:
+        self.asked.append((topic, partition, brokers))
+        return self.after
+
+    def wait_for_move(self, topic: str, partition: int, timeout_seconds: float) -> PartitionDescription:
+        self.asked.append((topic, partition, timeout_seconds))
+        if timeout_seconds < 1:
+            raise UnavailableError("partition 0 of topic t is still moving from [1, 2] to [2, 3]")
+        return PartitionDescription(0, 2, (2, 3), 5, "ACTIVE")
+
+
+@pytest.fixture
+def moves(monkeypatch: pytest.MonkeyPatch) -> Moves:
+    made = Moves()
+    monkeypatch.setattr("myqueue.cli.topics.admin", lambda arguments: made)
+    return made
+
+
+@pytest.mark.parametrize(("words", "asked", "shown"), [
+    (["--brokers", "2,3"], [("t", 0, [2, 3])], "partition 0 of topic t is on brokers 1, 2 and moves to brokers 2, 3\n"),
+    (["--brokers", "2,3", "--wait", "9"], [("t", 0, [2, 3]), ("t", 0, 9.0)], "partition 0 of topic t is on brokers 2, 3\n"),
+    (["--stop"], [("t", 0, None)], "partition 0 of topic t is on brokers 1, 2 and moves to brokers 2, 3\n")])
+def test_a_partition_is_moved(moves: Moves, capsys: pytest.CaptureFixture[str], words: list[str], asked: list[object], shown: str):
+    assert main(["topics", "move", "t", "--partition", "0", *words]) == 0
+    assert (moves.asked, capsys.readouterr().out) == (asked, shown)
+
+
+def test_a_move_that_is_not_done_in_time_is_1_and_goes_on(moves: Moves, capsys: pytest.CaptureFixture[str]):
+    assert main(["topics", "move", "t", "--partition", "0", "--brokers", "2,3", "--wait", "0.5"]) == 1
+    assert capsys.readouterr().err == "myqueue: partition 0 of topic t is still moving from [1, 2] to [2, 3]\n"
+    assert main(["topics", "move", "nope", "--partition", "0", "--brokers", "2"]) == 1
+    assert "nope" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--brokers", ""], ["--brokers", "1,x"], ["--brokers", "1,,2"], ["--brokers", "0"],
+                                   ["--brokers", "1", "--stop"], ["--brokers", "1", "--wait", "-1"]])
+def test_a_move_to_nowhere_is_wrong_usage(moves: Moves, capsys: pytest.CaptureFixture[str], words: list[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(["topics", "move", "t", "--partition", "0", *words])
+    assert (ended.value.code, moves.asked) == (2, [])
+    assert "usage:" in capsys.readouterr().err
