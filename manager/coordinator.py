@@ -27,6 +27,7 @@ from manager.cluster.election import (
     is_following,
     is_in_step,
     is_settled,
+    is_sound,
     retry_seconds,
     unbalanced,
 )
@@ -179,8 +180,8 @@ class Coordinator:
         caught_up = frozenset(broker_id for broker_id in replicas.learners
                               if has_all(status, broker_id, outlook.disk(broker_id)))
         following = frozenset(broker_id for broker_id in replicas.voters if replicas.wanted is not None and is_following(status, broker_id))
-        return next_step(replicas, outlook, settled=is_settled(status, replicas), caught_up=caught_up, held=held, following=following,
-                         damaged=self._damaged_voters(replicas))
+        return next_step(replicas, outlook, settled=is_settled(status, replicas) and is_sound(status), caught_up=caught_up, held=held,
+                         following=following, damaged=self._damaged_voters(replicas))
 
     def _damaged_voters(self, replicas: Replicas) -> frozenset[int]:
         """The voters that were seen with a damaged replica in the present epoch: what was seen in an earlier one is mended by now, or seen again."""

@@ -247,9 +247,13 @@ def _listed(brokers: Iterable[int]) -> str:
 
 
 def is_settled(status: Mapping[str, Any] | None, replicas: Replicas) -> bool:
-    """Whether the leader of the present epoch says that it has committed something in it, and that its replica is sound."""
-    return (status is not None and status["leading"] and status["leader_epoch"] == replicas.epoch and bool(status["committed_in_epoch"])
-            and status["fault"] is None)
+    """Whether the leader of the present epoch says that it has committed something in it."""
+    return status is not None and status["leading"] and status["leader_epoch"] == replicas.epoch and bool(status["committed_in_epoch"])
+
+
+def is_sound(status: Mapping[str, Any] | None) -> bool:
+    """Whether a leader's replica was not found damaged: else others lead soon, and nobody's leaving may rest on it."""
+    return status is not None and status["fault"] is None
 
 
 def has_all(status: Mapping[str, Any] | None, broker_id: int, disk_id: str | None) -> bool:

@@ -57,7 +57,8 @@ def next_step(replicas: Replicas, outlook: Outlook, *, settled: bool, caught_up:
     learners = tuple(one for one in replicas.learners if _may_learn(replicas, outlook, one))
     if learners != replicas.learners:
         return ChangeLearners(learners)
-    step = _emptied(replicas, outlook, damaged) or _filled(replicas, outlook, caught_up) or _released(replicas, outlook, following - damaged | {leader})
+    step = (_emptied(replicas, outlook, damaged) or _filled(replicas, outlook, caught_up)
+            or _released(replicas, outlook, following - damaged | {leader}))
     if step is not None:
         return step if settled and outlook.can_elect(step.voters) else None
     return None if learners else _recruited(replicas, outlook, held)
@@ -133,7 +134,7 @@ def _released(replicas: Replicas, outlook: Outlook, following: frozenset[int]) -
 
 
 def _moved_on(replicas: Replicas, outlook: Outlook, out: list[int], following: frozenset[int]) -> ChangeVoters | None:
-    """One of these leaves, once every broker that is wanted has arrived: a voter that counts, and has shown in this epoch that its replica is sound."""
+    """One of these leaves, once every broker that is wanted has arrived: a voter that counts, and has shown in this epoch that it is sound."""
     sound = {one: disk_id for one, disk_id in outlook.answering(replicas.voters).items() if one in following and one not in outlook.lost}
     wanted = set(replicas.wanted or ())
     needs_room = _is_full(replicas) and not replicas.voters.keys() >= wanted
