@@ -64,6 +64,12 @@ def test_a_group_that_is_needed_keeps_its_member() -> None:
     assert "/v1/groups/g/members/1/heartbeat" == tamed("POST", "/v1/groups/g/members/1/heartbeat").target
 
 
+@pytest.mark.parametrize(("brokers", "left"), [([1, 2], None), (["2"], None), ([1, 999], [1, 999]), ([0], [0]), ([True], [True]), ([], []), (5, 5)])
+def test_no_partition_moves_in_the_background(brokers: object, left: object) -> None:
+    sent = Sent(NATIVE, "move_partition", "POST", "/v1/topics/a/partitions/0/move", {}, json.dumps({"brokers": brokers}).encode())
+    assert {"brokers": left} == json.loads(tame(sent, POOL, Budget()).body)
+
+
 def test_nothing_is_waited_for() -> None:
     assert "/x?a=%FF&wait_seconds=0.02" == tamed("GET", "/x?a=%ff&wait_seconds=1e300").target
     assert "/x?a=%ff&wait_seconds" == tamed("GET", "/x?a=%ff&wait_seconds").target.replace("%FF", "%ff").removesuffix("=")
