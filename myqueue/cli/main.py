@@ -32,7 +32,6 @@ class Group(NamedTuple):
 GROUPS = (
     Group("cluster", "cluster", "start, watch and stop a cluster on this machine"),
     Group("demo", "demo", "start a cluster, send files through it, check every count"),
-    Group("bench", "bench", "measure the SDK against a cluster of its own"),
     Group("topics", "topics", "list, create, describe, extend and recover topics"),
     Group("produce", "produce", "send lines or files as messages"),
     Group("consume", "consume", "write a topic's messages to standard output or a file"),

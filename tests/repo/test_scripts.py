@@ -33,9 +33,10 @@ def test_every_command_can_be_run_and_has_help(command: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("words", [["test", "nonsense"], ["test", "support"], ["test", "campaign"], ["test", "fuzz"], ["test", "stress"],
-                                   ["check", "--nonsense"], ["cluster", "nonsense"], ["fuzz", "--requests", "0"],
+                                   ["test", "bench"], ["check", "--nonsense"], ["cluster", "nonsense"], ["fuzz", "--requests", "0"],
                                    ["fuzz", "http://example.com:9092"], ["fuzz", "127.0.0.1:9092"],
-                                   ["stress", "--threads", "0"], ["stress", "--faces", "all"], ["stress", "ftp://127.0.0.1:1"]])
+                                   ["stress", "--threads", "0"], ["stress", "--faces", "all"], ["stress", "ftp://127.0.0.1:1"], ["bench", "nonsense"],
+                                   ["bench", "--peers", "kafka"], ["bench", "--rounds", "0"], ["soak", "--hours", "0"]])
 def test_wrong_usage_ends_with_2(words: list[str], tmp_path: Path):
     """A word that is not known is usage, and the usage is shown."""
     done = run(ROOT / "scripts" / words[0], *words[1:], folder=tmp_path)

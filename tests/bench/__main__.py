@@ -1,0 +1,125 @@
+"""``scripts/bench``: measure, print one table, write JSON and charts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from myqueue.errors import MyQueueError
+
+from .chart import charts
+from .figures import Round, rows
+from .machine import NO_DISK_MS, described, disk
+from .plan import PEERS, WORKLOADS, Options
+from .run import flushes, run
+from .stage import Stage, say
+from .table import flushes_told, headline, remarks, table
+
+GROUPS, GROUP_SHARE = 200, 100  # acknowledged one by one where syncs are counted; of a short run fewer
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0: measured. 1: something did not work. 2: usage."""
+    options, arguments = _options(argv)
+    try:
+        result = measure(options, arguments.folder)
+    except KeyboardInterrupt:
+        say("ended before its time; everything it started is gone")
+        return 130
+    except (MyQueueError, OSError, AssertionError) as error:
+        say(f"failed: {type(error).__name__}: {error}")
+        return 1
+    print(result.text, end="")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result.body, indent=1) + "\n")
+    if arguments.chart:
+        arguments.chart.mkdir(parents=True, exist_ok=True)
+        for name, svg in result.charts.items():
+            (arguments.chart / name).write_text(svg)
+    return 0
+
+
+class Result:
+    """What a run found, in its three forms. In the text nothing stands before the one figure that is looked for."""
+
+    def __init__(self, options: Options, machine: dict[str, object], probe: dict[str, float], rounds: list[Round],
+                 bases: dict[tuple[str, str], tuple[str, ...]], synced: dict[str, dict[str, float]]) -> None:
+        shown = rows(rounds, bases)
+        first = headline(shown)
+        self.charts = charts(shown)
+        self.body = {"machine": machine, "disk": probe, "options": {name: getattr(options, name) for name in Options.__slots__},
+                     "rows": [row.to_json() for row in shown], "fsyncs": synced,
+                     "rounds": [{name: getattr(one, name) for name in Round.__slots__} for one in rounds]}
+        lines = [*([first, ""] if first else []), table(shown).rstrip("\n"), "", *remarks(shown), *flushes_told(synced),
+                 f"disk: one 8 KiB write with fdatasync takes {probe['fsync_p50_ms']} ms (median), {probe['fsync_p99_ms']} ms (p99)"
+                 + ("; THIS IS NO DISK" if probe["fsync_p50_ms"] < NO_DISK_MS else ""),
+                 f"machine: {machine['cores']} cores shared by client and servers, {machine['cpu']}, load {machine['load_before']} before; "
+                 f"commit {machine['commit']}"]
+        self.text = "\n".join(lines) + "\n"
+
+
+def measure(options: Options, parent: Path | None = None) -> Result:
+    """Start what is needed, measure all, end all."""
+    from .workloads import MAKERS  # the SDK and the servers' packages: not for --help
+
+    machine = described()
+    with Stage(options.peers, parent) as stage:
+        probe = disk(stage.folder)
+        rounds: list[Round] = []
+        bases: dict[tuple[str, str], tuple[str, ...]] = {}
+        for workload in options.workloads:
+            cases = MAKERS[workload](stage, options)
+            bases |= {(case.workload, case.name): tuple(case.bases) for case in cases}
+            rounds += run(stage, cases, options.rounds)
+        synced = flushes([stage.ours, stage.postgres], min(GROUPS, options.messages // GROUP_SHARE + 1)) if "produce" in options.workloads else {}
+        say("ending")
+    return Result(options, machine, probe, rounds, bases, {who: dict(counted) for who, counted in synced.items()})
+
+
+def _options(argv: list[str] | None) -> tuple[Options, argparse.Namespace]:
+    parser = _parser()
+    found = parser.parse_args(argv)
+    workloads, peers = tuple(found.workloads) or WORKLOADS, tuple(filter(None, found.peers.split(",")))
+    for what, given, known in (("workload", workloads, WORKLOADS), ("peer", peers, PEERS)):
+        if unknown := sorted(set(given) - set(known)):
+            parser.error(f"there is no {what} {', '.join(unknown)}: there are {', '.join(known)}")
+    if min(found.messages, found.rounds, found.backlog) < 1 or min(found.seconds, found.millions) <= 0:
+        parser.error("numbers must be above 0")
+    return Options(workloads, peers, found.messages, found.rounds, found.seconds, found.millions, found.backlog), found
+
+
+def _parser() -> argparse.ArgumentParser:
+    default = Options()
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Measure MyQueue, PostgreSQL alone, a bare sketch of the same path and other brokers in turn on this machine: medians, ratios,\n"
+                    "CPU time, and what each acknowledgement means. Starts all that it needs by itself and leaves nothing behind.",
+        epilog="workloads:\n"
+               "  produce     one process, 100 B and 1 KiB, in batches; its first line is the ratio to PostgreSQL alone\n"
+               "  consume     one process, 100 B, from the beginning of a log\n"
+               "  single      one message a call: 1 and 32 callers that wait for their own acknowledgement\n"
+               "  latency     1,000 messages a second from send to get_next\n"
+               "  replicated  three replicas against one, three brokers on one disk\n"
+               "  growth      a long log, many partitions, many producers, against few\n"
+               "  memory      of broker and SDK with a backlog\n\n"
+               "exit codes: 0 measured, 1 something did not work, 2 usage\n\n"
+               "examples:\n  scripts/bench produce\n"
+               "  scripts/bench produce consume single --peers redis,rabbitmq,nats --json figures.json --chart charts")
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="all of them by default")
+    parser.add_argument("--peers", default="", metavar="PEER,…", help=f"{', '.join(PEERS)}: where they are installed on this machine")
+    parser.add_argument("--messages", type=int, default=default.messages, metavar="N", help=f"of 100 B in a round (default {default.messages})")
+    parser.add_argument("--rounds", type=int, default=default.rounds, metavar="N", help=f"figures are medians over them (default {default.rounds})")
+    parser.add_argument("--seconds", type=float, default=default.seconds, metavar="T", help=f"of a round of latency (default {default.seconds:g})")
+    parser.add_argument("--millions", type=float, default=default.millions, metavar="N",
+                        help=f"messages in growth's long log, in millions (default {default.millions:g})")
+    parser.add_argument("--backlog", type=int, default=default.backlog_mib, metavar="MIB", help=f"of memory (default {default.backlog_mib})")
+    parser.add_argument("--folder", type=Path, metavar="FOLDER", help="on the disk that is to be measured (default /var/tmp)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write rows, rounds, machine and disk there")
+    parser.add_argument("--chart", type=Path, metavar="FOLDER", help="draw an SVG for each case there")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Redis Streams: XADD in pipelines; the append-only file is synced before any answer (``appendfsync always``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from db.local_postgres import free_port
+from tests.bench.processes import program, start_server
+
+from .base import HOST, Contender
+from .wire import Wire
+
+READ_MESSAGES = 1_000
+
+
+class Redis(Contender):
+    name = "Redis Streams"
+    messages_max = 200_000
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._port = free_port()
+        command = [program("redis-server"), "--port", str(self._port), "--bind", HOST, "--dir", str(folder), "--save", "",
+                   "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no"]
+        self.roots = {"server": [start_server("redis-server", command, folder=folder, port=self._port, stack=stack)]}
+
+    def create(self, log: str) -> None:
+        """A stream is made by its first message."""
+
+    def producing(self, log: str, value: bytes, count: int, batch: int, stack: ExitStack) -> Callable[[], None]:
+        wire, one = Wire(self._port, stack), command("XADD", log, "*", "v", value)
+
+        def work() -> None:
+            for first in range(0, count, batch):
+                size = min(batch, count - first)
+                wire.send(one * size)
+                for _ in range(size):
+                    reply(wire)
+
+        return work
+
+    def consuming(self, log: str, stack: ExitStack) -> Callable[[int], int]:
+        wire = Wire(self._port, stack)
+
+        def work(count: int) -> int:
+            seen, last = 0, b"0"
+            while seen < count:
+                wire.send(command("XREAD", "COUNT", str(READ_MESSAGES), "STREAMS", log, last))
+                answer = reply(wire)
+                if answer is None:
+                    break
+                messages = answer[0][1]
+                seen, last = seen + len(messages), messages[-1][0]
+            return seen
+
+        return work
+
+    def caller(self, log: str, stack: ExitStack) -> Callable[[bytes], None]:
+        wire = Wire(self._port, stack)
+
+        def call(value: bytes) -> None:
+            wire.send(command("XADD", log, "*", "v", value))
+            reply(wire)
+
+        return call
+
+
+def command(*words: str | bytes) -> bytes:
+    """A command in RESP: an array of strings with their lengths."""
+    parts = [word.encode() if isinstance(word, str) else word for word in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
+
+
+def reply(wire: Wire) -> Any:
+    """One answer: bytes, int, list or None. Raises AssertionError for an error."""
+    line = wire.line()
+    kind, rest = line[:1], line[1:]
+    assert kind != b"-", rest.decode(errors="replace")
+    if kind == b"$":
+        return None if rest == b"-1" else wire.exactly(int(rest) + 2)[:-2]
+    if kind == b"*":
+        return None if rest == b"-1" else [reply(wire) for _ in range(int(rest))]
+    return int(rest) if kind == b":" else rest
