@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import sys
 from pathlib import Path
+
+import psycopg2
 
 from myqueue.errors import MyQueueError
 
@@ -17,6 +20,7 @@ from .run import flushes, run
 from .stage import Stage, say
 from .table import flushes_told, headline, remarks, table
 
+FAILURES = (MyQueueError, OSError, AssertionError, psycopg2.Error, http.client.HTTPException)  # of a contender
 GROUPS, GROUP_SHARE = 200, 100  # acknowledged one by one where syncs are counted; of a short run fewer
 
 
@@ -28,9 +32,6 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("ended before its time; everything it started is gone")
         return 130
-    except (MyQueueError, OSError, AssertionError) as error:
-        say(f"failed: {type(error).__name__}: {error}")
-        return 1
     print(result.text, end="")
     if arguments.json:
         arguments.json.write_text(json.dumps(result.body, indent=1) + "\n")
@@ -38,30 +39,30 @@ def main(argv: list[str] | None = None) -> int:
         arguments.chart.mkdir(parents=True, exist_ok=True)
         for name, svg in result.charts.items():
             (arguments.chart / name).write_text(svg)
-    return 0
+    return 1 if result.failure else 0
 
 
 class Result:
     """What a run found, in its three forms. In the text nothing stands before the one figure that is looked for."""
 
     def __init__(self, options: Options, machine: dict[str, object], probe: dict[str, float], rounds: list[Round],
-                 bases: dict[tuple[str, str], tuple[str, ...]], synced: dict[str, dict[str, float]]) -> None:
-        shown = rows(rounds, bases)
+                 bases: dict[tuple[str, str], tuple[str, ...]], synced: dict[str, dict[str, float]], failure: str | None) -> None:
+        self.failure, shown = failure, rows(rounds, bases)
         first = headline(shown)
         self.charts = charts(shown)
         self.body = {"machine": machine, "disk": probe, "options": {name: getattr(options, name) for name in Options.__slots__},
-                     "rows": [row.to_json() for row in shown], "fsyncs": synced,
+                     "failure": failure, "rows": [row.to_json() for row in shown], "fsyncs": synced,
                      "rounds": [{name: getattr(one, name) for name in Round.__slots__} for one in rounds]}
         lines = [*([first, ""] if first else []), table(shown).rstrip("\n"), "", *remarks(shown), *flushes_told(synced),
                  f"disk: one 8 KiB write with fdatasync takes {probe['fsync_p50_ms']} ms (median), {probe['fsync_p99_ms']} ms (p99)"
                  + ("; THIS IS NO DISK" if probe["fsync_p50_ms"] < NO_DISK_MS else ""),
                  f"machine: {machine['cores']} cores shared by client and servers, {machine['cpu']}, load {machine['load_before']} before; "
-                 f"commit {machine['commit']}"]
+                 f"commit {machine['commit']}", *([f"FAILED, the rest was not measured: {failure}"] if failure else [])]
         self.text = "\n".join(lines) + "\n"
 
 
 def measure(options: Options, parent: Path | None = None) -> Result:
-    """Start what is needed, measure all, end all."""
+    """Start what is needed, measure all, end all. Where something fails, what was measured before is told with the failure."""
     from .workloads import MAKERS  # the SDK and the servers' packages: not for --help
 
     machine = described()
@@ -69,13 +70,19 @@ def measure(options: Options, parent: Path | None = None) -> Result:
         probe = disk(stage.folder)
         rounds: list[Round] = []
         bases: dict[tuple[str, str], tuple[str, ...]] = {}
-        for workload in options.workloads:
-            cases = MAKERS[workload](stage, options)
-            bases |= {(case.workload, case.name): tuple(case.bases) for case in cases}
-            rounds += run(stage, cases, options.rounds)
-        synced = flushes([stage.ours, stage.postgres], min(GROUPS, options.messages // GROUP_SHARE + 1)) if "produce" in options.workloads else {}
+        synced: dict[str, dict[str, float]] = {}
+        failure = None
+        try:
+            for workload in options.workloads:
+                cases = MAKERS[workload](stage, options)
+                bases |= {(case.workload, case.name): tuple(case.bases) for case in cases}
+                rounds.extend(run(stage, cases, options.rounds))
+            if "produce" in options.workloads:
+                synced |= flushes([stage.ours, stage.postgres], min(GROUPS, options.messages // GROUP_SHARE + 1))
+        except FAILURES as error:
+            failure = f"{type(error).__name__}: {error}"
         say("ending")
-    return Result(options, machine, probe, rounds, bases, {who: dict(counted) for who, counted in synced.items()})
+    return Result(options, machine, probe, rounds, bases, synced, failure)
 
 
 def _options(argv: list[str] | None) -> tuple[Options, argparse.Namespace]:

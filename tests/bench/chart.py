@@ -9,7 +9,7 @@ from html import escape
 from .figures import Row
 from .plan import OURS
 
-WIDTH, MARGIN, LABEL_WIDTH, NUMBER_WIDTH = 760, 20, 230, 150
+WIDTH, MARGIN, LABEL_WIDTH, NUMBER_WIDTH = 800, 20, 280, 150
 BAR_HEIGHT, BAR_STEP, TITLE_HEIGHT, LINES_HEIGHT = 18, 28, 46, 220
 HUES = (("#0969da", "#58a6ff"), ("#bc4c00", "#f0883e"), ("#1a7f37", "#3fb950"), ("#8250df", "#bc8cff"))  # of lines: (light, dark)
 STYLE = """text{font:13px -apple-system,Segoe UI,Helvetica,Arial,sans-serif;fill:#1f2328}.t{font-size:15px;font-weight:600}.s{fill:#59636e}

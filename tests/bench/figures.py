@@ -100,22 +100,21 @@ def rows(rounds: Iterable[Round], bases: Mapping[tuple[str, str], Sequence[str]]
     groups: dict[tuple[str, str, str], list[Round]] = {}
     for one in rounds:
         groups.setdefault((one.workload, one.case, one.who), []).append(one)
-    return [_row(group, {base: groups[(workload, case, base)] for base in bases.get((workload, case), ())
-                         if base != who and (workload, case, base) in groups})
+    return [_row(group, {base: groups.get((workload, case, base), []) for base in bases.get((workload, case), ()) if base != who})
             for (workload, case, who), group in groups.items()]
 
 
-def ratio(rounds: Sequence[Round], base: Sequence[Round]) -> float:
-    """The median over the turns of rate by rate: what slowed a whole turn down counts for neither. Raises StatisticsError: no turn in common."""
+def ratio(rounds: Sequence[Round], base: Sequence[Round]) -> float | None:
+    """The median over the turns of rate by rate: what slowed a whole turn down counts for neither. None where no turn is in common."""
     rates = {one.turn: one.per_second for one in base}
-    return statistics.median(one.per_second / rates[one.turn] for one in rounds if one.turn in rates)
+    return _median(one.per_second / rates[one.turn] for one in rounds if one.turn in rates)
 
 
 def _row(group: Sequence[Round], bases: Mapping[str, Sequence[Round]]) -> Row:
     first, rates = group[0], [one.per_second for one in group]
     rate = statistics.median(rates)
     return Row(first.workload, first.case, first.who, first.acknowledged, len(group), rate, (max(rates) - min(rates)) / rate,
-               {base: ratio(group, rounds) for base, rounds in bases.items()},
+               {base: found for base, rounds in bases.items() if (found := ratio(group, rounds)) is not None},
                _median(one.p50_ms for one in group), _median(one.p99_ms for one in group),
                {kind: statistics.median(one.cpu[kind] / one.count * 1e6 for one in group) for kind in first.cpu if kind != ELSE},
                _cores(group), {name: statistics.median(one.extra[name] for one in group) for name in first.extra})

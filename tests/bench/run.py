@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from .contenders.base import Contender
@@ -35,7 +35,7 @@ def measured(stage: Stage, case: Case, entry: Entry, turn: int) -> Round:
     return Round(case.workload, case.name, entry.who, entry.acknowledged, turn, outcome.count, seconds, cpu, p50, p99, outcome.extra)
 
 
-def flushes(contenders: Sequence[Contender], groups: int) -> Mapping[str, Mapping[str, float]]:
+def flushes(contenders: Sequence[Contender], groups: int) -> dict[str, dict[str, float]]:
     """Of each that counts them: syncs of the write-ahead log while so many groups of one message are acknowledged one after the other."""
     return {contender.name: _flushes_of(contender, contender.fsyncs() or 0, groups) for contender in contenders if contender.fsyncs() is not None}
 

@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg2
+
 from myqueue.client.consumer import MyConsumer
 from myqueue.client.producer import MyProducer
 from myqueue.errors import MyQueueError
@@ -49,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("ended before its time; everything it started is gone")
         return 130
-    except (MyQueueError, OSError, AssertionError) as error:
+    except (MyQueueError, OSError, AssertionError, psycopg2.Error) as error:
         say(f"failed: {type(error).__name__}: {error}")
         return 1
     for remark in verdict.remarks:

@@ -100,7 +100,7 @@ class Stage:
 
 def say(line: str) -> None:
     """Progress goes where it mixes with no figure."""
-    print(f"bench: {line}", file=sys.stderr, flush=True)
+    print(line, file=sys.stderr, flush=True)
 
 
 def _end(number: int, _frame: object) -> None:

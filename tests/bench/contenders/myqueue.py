@@ -16,6 +16,7 @@ from myqueue.client.producer import MyProducer
 from myqueue.protocol.batch import BATCH_TYPE, pack_values
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.bench.plan import OURS
+from tests.support.clusters import discard
 
 from .base import CALL_SECONDS, HOST, WORK_SECONDS, Contender
 from .http import Http
@@ -33,7 +34,7 @@ class MyQueue(Contender):
 
     def __init__(self, folder: Path, stack: ExitStack, *, brokers: int = 1, environment: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self.cluster = Cluster(folder, ClusterSpec(brokers=brokers, managers=1, ports=(0,)), environment=environment)
-        stack.callback(self.cluster.down, lasting=False)
+        stack.callback(discard, self.cluster)
         self.cluster.up()
         self.bootstrap = self.cluster.bootstrap
         nodes = self.cluster.status()["nodes"]

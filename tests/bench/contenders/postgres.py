@@ -32,7 +32,9 @@ class PostgresAlone(Contender):
     name = POSTGRES
 
     def __init__(self, folder: Path, settings: Mapping[str, str], stack: ExitStack) -> None:
-        self._server = stack.enter_context(LocalPostgres(folder, settings=settings))
+        self._server = LocalPostgres(folder, settings=settings)
+        stack.callback(self._server.stop, immediate=True)  # its data are deleted next
+        self._server.start()
         self.roots = {"postgres": [self._server.pid or 0]}
         self.dsn = libpq_url(self._server.url())
 
