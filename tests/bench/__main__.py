@@ -6,19 +6,23 @@ import argparse
 import http.client
 import json
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 
 from myqueue.errors import MyQueueError
 
 from .chart import charts
-from .figures import Round, rows
+from .figures import Round, Row, rows
 from .machine import NO_DISK_MS, described, disk
 from .plan import PEERS, WORKLOADS, Options
 from .run import flushes, run
 from .stage import Stage, say
 from .table import flushes_told, headline, remarks, table
+from .workloads import MAKERS
 
 FAILURES = (MyQueueError, OSError, AssertionError, psycopg2.Error, http.client.HTTPException)  # of a contender
 GROUPS, GROUP_SHARE = 200, 100  # acknowledged one by one where syncs are counted; of a short run fewer
@@ -32,57 +36,67 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("ended before its time; everything it started is gone")
         return 130
-    print(result.text, end="")
+    print(result.told(), end="")
     if arguments.json:
-        arguments.json.write_text(json.dumps(result.body, indent=1) + "\n")
+        arguments.json.write_text(json.dumps(result.to_json(), indent=1) + "\n")
     if arguments.chart:
         arguments.chart.mkdir(parents=True, exist_ok=True)
-        for name, svg in result.charts.items():
+        for name, svg in charts(result.rows).items():
             (arguments.chart / name).write_text(svg)
     return 1 if result.failure else 0
 
 
+@dataclass
 class Result:
-    """What a run found, in its three forms. In the text nothing stands before the one figure that is looked for."""
+    """What a run found. Where something failed, what was measured before is there."""
 
-    def __init__(self, options: Options, machine: dict[str, object], probe: dict[str, float], rounds: list[Round],
-                 bases: dict[tuple[str, str], tuple[str, ...]], synced: dict[str, dict[str, float]], failure: str | None) -> None:
-        self.failure, shown = failure, rows(rounds, bases)
+    options: Options
+    machine: dict[str, Any] = field(default_factory=described)
+    disk: dict[str, float] = field(default_factory=dict)
+    rounds: list[Round] = field(default_factory=list)
+    bases: dict[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    fsyncs: dict[str, dict[str, float]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    failure: str | None = None
+
+    @property
+    def rows(self) -> list[Row]:
+        return rows(self.rounds, self.bases)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"machine": self.machine, "disk": self.disk, "options": asdict(self.options), "failure": self.failure, "left_out": self.left_out,
+                "rows": [row.to_json() for row in self.rows], "fsyncs": self.fsyncs, "rounds": [asdict(one) for one in self.rounds]}
+
+    def told(self) -> str:
+        """For people. Nothing stands before the one figure that is looked for."""
+        shown, machine, disk = self.rows, self.machine, self.disk
         first = headline(shown)
-        self.charts = charts(shown)
-        self.body = {"machine": machine, "disk": probe, "options": {name: getattr(options, name) for name in Options.__slots__},
-                     "failure": failure, "rows": [row.to_json() for row in shown], "fsyncs": synced,
-                     "rounds": [{name: getattr(one, name) for name in Round.__slots__} for one in rounds]}
-        lines = [*([first, ""] if first else []), table(shown).rstrip("\n"), "", *remarks(shown), *flushes_told(synced),
-                 f"disk: one 8 KiB write with fdatasync takes {probe['fsync_p50_ms']} ms (median), {probe['fsync_p99_ms']} ms (p99)"
-                 + ("; THIS IS NO DISK" if probe["fsync_p50_ms"] < NO_DISK_MS else ""),
+        lines = [*([first, ""] if first else []), table(shown), *remarks(shown), *flushes_told(self.fsyncs),
+                 f"disk: one 8 KiB write with fdatasync takes {disk['fsync_p50_ms']} ms (median), {disk['fsync_p99_ms']} ms (p99)"
+                 + ("; THIS IS NO DISK" if disk["fsync_p50_ms"] < NO_DISK_MS else ""),
                  f"machine: {machine['cores']} cores shared by client and servers, {machine['cpu']}, load {machine['load_before']} before; "
-                 f"commit {machine['commit']}", *([f"FAILED, the rest was not measured: {failure}"] if failure else [])]
-        self.text = "\n".join(lines) + "\n"
+                 f"commit {machine['commit']}", *(f"left out: {name}: {reason}" for name, reason in self.left_out.items()),
+                 *([f"FAILED, the rest was not measured: {self.failure}"] if self.failure else [])]
+        return "\n".join(lines) + "\n"
 
 
 def measure(options: Options, parent: Path | None = None) -> Result:
-    """Start what is needed, measure all, end all. Where something fails, what was measured before is told with the failure."""
-    from .workloads import MAKERS  # the SDK and the servers' packages: not for --help
-
-    machine = described()
+    """Start what is needed, measure all, end all."""
+    result = Result(options)
     with Stage(options.peers, parent) as stage:
-        probe = disk(stage.folder)
-        rounds: list[Round] = []
-        bases: dict[tuple[str, str], tuple[str, ...]] = {}
-        synced: dict[str, dict[str, float]] = {}
-        failure = None
+        result.disk = disk(stage.folder)
         try:
             for workload in options.workloads:
                 cases = MAKERS[workload](stage, options)
-                bases |= {(case.workload, case.name): tuple(case.bases) for case in cases}
-                rounds.extend(run(stage, cases, options.rounds))
+                result.bases |= {(case.workload, case.name): case.bases for case in cases}
+                result.rounds.extend(run(stage, cases, options.rounds))
             if "produce" in options.workloads:
-                synced |= flushes([stage.ours, stage.postgres], min(GROUPS, options.messages // GROUP_SHARE + 1))
+                result.fsyncs = flushes([stage.ours, stage.postgres], min(GROUPS, options.messages // GROUP_SHARE + 1))
         except FAILURES as error:
-            failure = f"{type(error).__name__}: {error}"
+            result.failure = f"{type(error).__name__}: {error}"
+        result.left_out = stage.left_out
         say("ending")
-    return Result(options, machine, probe, rounds, bases, synced, failure)
+    return result
 
 
 def _options(argv: list[str] | None) -> tuple[Options, argparse.Namespace]:

@@ -54,8 +54,11 @@ class SdkProcess:
         self._lines.put("")
 
     def _line(self, timeout_seconds: float) -> str:
-        """Raises AssertionError where it ended, queue.Empty where it says nothing in time."""
-        line = self._lines.get(timeout=timeout_seconds)
+        """Raises AssertionError where it ended, or says nothing in time."""
+        try:
+            line = self._lines.get(timeout=timeout_seconds)
+        except queue.Empty:
+            raise AssertionError(f"an SDK process said nothing for {timeout_seconds:.0f} s") from None
         assert line, "an SDK process ended too early"
         return line
 

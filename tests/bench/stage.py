@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ class Stage:
     """Use it as a context; only the main thread may, since servers end with the thread that started them.
 
     Args:
-        peers: names of :data:`PEERS`; one that is not installed is left out with a word.
+        peers: names of :data:`PEERS`; one that is not installed, or does not start, is left out with a word, here and in ``left_out``.
         parent: where the folder is made; it should be on the disk that is to be measured.
     """
 
@@ -40,6 +41,7 @@ class Stage:
         self._wanted, self._parent = peers, parent or (DISK if DISK.is_dir() else Path(tempfile.gettempdir()))
         self._stack = ExitStack()
         self.folder = Path()
+        self.left_out: dict[str, str] = {}
         self._started: list[Contender] = []
 
     def __enter__(self) -> Stage:
@@ -83,7 +85,8 @@ class Stage:
         for name in self._wanted:
             try:
                 found.append(self._start(name, lambda name=name: PEERS[name](self.folder / name, self._stack)))
-            except NotInstalledError as error:
+            except (NotInstalledError, AssertionError, OSError, subprocess.SubprocessError) as error:
+                self.left_out[name] = str(error)
                 say(f"{name} is left out: {error}")
         return found
 

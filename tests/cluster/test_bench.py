@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from myqueue.supervisor.process import marked
+from tests.support.long import LONG
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
@@ -62,3 +63,26 @@ def test_cut_short_it_leaves_nothing(disk: Path) -> None:
         said, progress = process.communicate(timeout=50)
     assert (130, "") == (process.returncode, said), progress
     wait_until(lambda: is_gone(disk), what="everything to be gone")
+
+
+@pytest.mark.skipif(not LONG, reason="in the long form only")
+@pytest.mark.timeout(600)
+def test_every_workload_and_every_peer_that_is_installed(disk: Path, tmp_path: Path) -> None:
+    with start(disk, "--peers", "redis,rabbitmq,nats", "--messages", 5000, "--rounds", 1, "--seconds", 2, "--millions", 0.2, "--backlog", 20,
+               "--json", tmp_path / "figures") as process:
+        said, progress = process.communicate(timeout=550)
+    assert 0 == process.returncode, said + progress
+    figures = json.loads((tmp_path / "figures").read_text())
+    assert 7 == len({row["workload"] for row in figures["rows"]})
+    assert is_gone(disk)
+
+
+@pytest.mark.skipif(not LONG, reason="in the long form only")
+@pytest.mark.timeout(600)
+def test_a_short_soak(disk: Path, tmp_path: Path) -> None:
+    """Too short to judge, and long enough to see a line an interval and every phase."""
+    done = subprocess.run([ROOT / "scripts" / "soak", "--hours", "0.004", "--interval", "3.5", "--folder", disk, "--json", tmp_path / "verdict"],
+                          capture_output=True, text=True, timeout=120, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert done.stdout.endswith("soak: good\n")
+    assert {"plain", "held"} <= {one["phase"] for one in json.loads((tmp_path / "verdict").read_text())["minutes"]}

@@ -14,6 +14,7 @@ from tests.bench.machine import ROOT
 from tests.bench.plan import SKETCH
 from tests.bench.processes import start_server
 from tests.bench.sketch.format import HEAD, TABLE, pack
+from tests.bench.threads import side_by_side
 
 from .base import HOST, WORK_SECONDS, Contender
 from .http import Http
@@ -51,7 +52,7 @@ class Sketch(Contender):
                     return
                 client.ask("POST", path, pack([value] * min(batch, count - first)))
 
-        return lambda: side_by_side([lambda client=client: send(client) for client in clients])
+        return lambda: side_by_side([lambda client=client: send(client) for client in clients], WORK_SECONDS)
 
     def consuming(self, log: str, stack: ExitStack) -> Callable[[int], int]:
         raise NotImplementedError("the sketch has no read path")
@@ -66,26 +67,6 @@ class Sketch(Contender):
 
     def fsyncs(self) -> int | None:
         return self._postgres.fsyncs()
-
-
-def side_by_side(works: list[Callable[[], None]]) -> None:
-    """Run each in a thread of its own. Raises the first error of any; AssertionError where one does not end."""
-    errors: list[BaseException] = []
-
-    def run(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001 (it is raised again below)
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(work,), daemon=True) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(WORK_SECONDS)
-        assert not thread.is_alive(), f"a client did not end within {WORK_SECONDS:.0f} s"
-    if errors:
-        raise errors[0]
 
 
 def _name(log: str) -> str:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from tests.bench.contenders.base import Contender
-from tests.bench.contenders.sketch import side_by_side
+from tests.bench.contenders.base import WORK_SECONDS, Contender
 from tests.bench.figures import Outcome
 from tests.bench.plan import POSTGRES, SKETCH, Case, Entry, Options
 from tests.bench.stage import Stage
+from tests.bench.threads import side_by_side
 
 MANY = 32
 SECONDS = 2.0
@@ -57,6 +57,6 @@ def answered(calls: Sequence[Callable[[bytes], None]], seconds: float) -> Outcom
             latencies.append(now - began)
             began = now
 
-    side_by_side([partial(repeat, call, latencies) for call, latencies in zip(calls, taken, strict=True)])
+    side_by_side([partial(repeat, call, latencies) for call, latencies in zip(calls, taken, strict=True)], WORK_SECONDS)
     latencies = list(itertools.chain.from_iterable(taken))
     return Outcome(len(latencies), latencies)
