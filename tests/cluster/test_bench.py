@@ -38,9 +38,10 @@ def is_gone(folder: Path) -> bool:
     return not list(folder.glob("myqueue-bench-*")) and not marked(MARK, str(folder))
 
 
+@pytest.mark.timeout(150)  # seconds on a quiet machine
 def test_a_short_run(disk: Path, tmp_path: Path) -> None:
     with start(disk, "produce", "--messages", 2000, "--rounds", 1, "--json", tmp_path / "figures", "--chart", tmp_path / "charts") as process:
-        said, progress = process.communicate(timeout=55)
+        said, progress = process.communicate(timeout=120)
     assert 0 == process.returncode, progress
     assert "ratio" not in progress, "nothing stands before the figure that is looked for"
     assert said.startswith("ratio to PostgreSQL alone: ")

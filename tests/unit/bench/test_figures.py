@@ -36,6 +36,7 @@ def test_ratios_are_taken_turn_by_turn() -> None:
     assert 0.5 == ratio(ours, base)
     first, second = rows([*ours, *base], {("produce", "a case"): ("base", "not measured")})
     assert ({"base": 0.5}, {}) == (first.ratios, second.ratios)
+    assert ratio(ours[:1], base[1:]) is None, "no turn in common"
 
 
 def test_latencies_and_further_figures_are_medians_too() -> None:
