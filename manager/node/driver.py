@@ -178,6 +178,7 @@ class Driver:
         with self._wal.deciding() as desk:
             readies, done = self._decide(desk, steps)
             self._at_rest = not readies[-1].persist and self._node.is_at_rest(desk.held)
+        was_handing_over = self._role.is_handing_over
         self._tell_role()
         self._mailbox.send_answers()
         self._reach(desk.held)
@@ -186,7 +187,8 @@ class Driver:
         self._effects(done)
         self._compaction.applied(done.applied_index)
         persist = readies[-1].persist  # what was written just now counts from the next step on
-        return done.applied_index < done.commit_index or bool(persist.insert) or persist.term_vote is not None
+        hands_over = self._role.is_handing_over and not was_handing_over  # nothing more is taken: from the next step on the word may leave
+        return done.applied_index < done.commit_index or bool(persist.insert) or persist.term_vote is not None or hands_over
 
     def _decide(self, desk: Desk, steps: deque[Step]) -> tuple[list[Ready], Applied]:
         readies = []

@@ -179,8 +179,8 @@ class Node:
     def hand_over(self, held: Held, *, now: float) -> None:
         """End this leadership by giving it to the follower that has the most of the log (thesis 3.10), without an election timeout.
 
-        From now on nothing new should be taken (``handing_over``); the follower is told to ask for votes when it holds all of the log and that
-        is committed. What has not succeeded within an election timeout, or is refused by all, is given up, and this manager leads on.
+        From now on nothing new should be taken (``handing_over``). Once that is known to all processes (``Contact.handing_over``), the follower is
+        told to ask for votes when it holds all of the log and that is committed. What has not succeeded within an election timeout, or is refused by all, is given up, and this manager leads on.
 
         Raises:
             NotLeaderError: this manager does not lead.
@@ -364,6 +364,8 @@ class Node:
             self._lead.hand_over = None
             self._report("hand_over_given_up", self._lead.term)
             return []
+        if held.contact.handing_over != self._lead.term:
+            return []  # a process of this manager may take a command yet, and then nobody would vote for one without it
         word = None if "insert" in self._changes else self._lead.pass_on(held, now=now, commit=commit, seconds=self._election_timeout_seconds)
         if word is None:
             return []

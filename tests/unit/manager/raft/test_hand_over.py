@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from manager.raft.follower import handle
@@ -26,7 +28,11 @@ def leader(**fields) -> Desk:
 
 
 def hand_over(desk: Desk):
-    return desk._take(lambda: desk.node.hand_over(desk.held(), now=desk.now))
+    """Asked for; then it is known to all processes, and the node looks again."""
+    asked = desk._take(lambda: desk.node.hand_over(desk.held(), now=desk.now))
+    assert words(asked) == []
+    desk.contact = replace(desk.contact, handing_over=desk.node.handing_over)
+    return desk.advance()
 
 
 def test_the_word_leaves_when_the_follower_holds_all_and_all_is_committed() -> None:
@@ -36,6 +42,17 @@ def test_the_word_leaves_when_the_follower_holds_all_and_all_is_committed() -> N
     assert words(hand_over(desk)) == []
     assert words(desk.matched(2, 1)) == []
     assert words(desk.matched(3, 2)) == [Envelope(1, 3, TimeoutNow(2, 1))]
+
+
+def test_the_word_waits_for_a_command_that_was_taken_before_all_knew() -> None:
+    """Another process took it between the request and the moment in which that was known: nobody votes for a follower without it."""
+    desk = leader()
+    desk.matched(3, 2)
+    assert words(desk._take(lambda: desk.node.hand_over(desk.held(), now=desk.now))) == []
+    desk.write(plan_propose(desk.held(), (Proposal({"type": "x"}),)))
+    desk.contact = replace(desk.contact, handing_over=desk.node.handing_over)
+    assert words(desk.advance()) == []
+    assert words(desk.matched(3, 3)) == [Envelope(1, 3, TimeoutNow(2, 1))]
 
 
 def test_the_furthest_follower_is_chosen_and_told_again_only_after_a_while() -> None:
@@ -51,7 +68,6 @@ def test_meanwhile_no_command_is_taken_and_no_member_changed() -> None:
     desk = leader()
     desk.matched(3, 1)
     hand_over(desk)
-    desk.contact = Contact(0.0, handing_over=desk.node.handing_over)
     with pytest.raises(NotLeaderError):
         plan_propose(desk.held(), (Proposal({"type": "x"}),))
     with pytest.raises(RefusedError):
@@ -69,6 +85,7 @@ def test_after_an_election_timeout_it_is_given_up_and_commands_are_taken_again()
     ready = desk.tick(0.15)
     assert [event.name for event in ready.events] == ["hand_over_given_up"]
     assert (desk.node.role, desk.node.handing_over) == (Role.LEADER, 0)
+    desk.contact = replace(desk.contact, handing_over=desk.node.handing_over)
     assert plan_propose(desk.held(), (Proposal({"type": "x"}),)).insert
 
 
