@@ -212,7 +212,8 @@ def test_sound_managers_give_no_finding(managers: FilledCluster) -> None:
 
 @pytest.mark.parametrize(("damage", "expected"), [
     ("UPDATE topic SET config = '{\"x\": 1}' WHERE name = 'logs'", ("wal_fold", 58)),
-    ("UPDATE partition SET leader = 2 WHERE topic_id = 1 AND partition = 0", ("wal_fold", 7)),
+    ("UPDATE partition SET leader = 2 WHERE topic_id = 4 AND partition = 0", ("wal_fold", 25)),
+    ("UPDATE partition SET wanted = NULL WHERE topic_id = 5 AND partition = 2", ("wal_fold", 112)),
     ("DELETE FROM consumer", ("wal_fold", 15)),
     ("UPDATE id_counter SET last_id = last_id + 1 WHERE kind = 'topic'", ("wal_fold", 37)),
     ("DELETE FROM wal WHERE index = 12", ("wal_gap", 12)),
@@ -261,7 +262,8 @@ def test_sound_managers_behind_snapshots_give_no_finding(compacted: FilledCluste
      "WHERE index = 22", ("snapshot_fold", 22)),
     ("DELETE FROM snapshot WHERE index = 16", ("snapshot_missing", 16)),
     ("DELETE FROM wal WHERE index = 17", ("wal_gap", 17)),
-    ("UPDATE partition SET leader = 2 WHERE topic_id = 1 AND partition = 0", ("wal_fold", -1)),
+    ("UPDATE partition SET leader = 2 WHERE topic_id = 4 AND partition = 0", ("wal_fold", 25)),
+    ("DELETE FROM consumer", ("wal_fold", -1)),
     ("UPDATE topic SET config = '{\"x\": 1}' WHERE name = 'logs'", ("wal_fold", 58)),
     ("UPDATE topic SET config = '{\"x\": 1}' WHERE name = 'new'", ("wal_fold", 25)),
 ])

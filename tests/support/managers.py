@@ -111,6 +111,12 @@ class ManagerProcess:
     def applied_index(self) -> int:
         return self.post("/internal/heartbeats", {}).json()["version"]
 
+    def committed_index(self) -> int:
+        """On the leader: what was committed before this was called, its predecessors' commands too, which it may not have applied yet."""
+        answer = self.post("/internal/heartbeats", {"fresh": True})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["version"]
+
 
 class ManagerCluster:
     """Several managers, which elect their leader themselves."""

@@ -283,7 +283,7 @@ def test_all_killed_at_once_keep_what_was_acknowledged(own):
         for manager in reversed(cluster.managers):
             manager.start()
         cluster.wait_ready()
-    index = cluster.write.applied_index()
+    index = cluster.write.committed_index()
     for manager in cluster.managers:
         wait_until(lambda manager=manager: manager.applied_index() >= index, what="all managers to catch up")
         topics = manager.get("/topics").json()["topics"]
