@@ -180,7 +180,8 @@ class Node:
         """End this leadership by giving it to the follower that has the most of the log (thesis 3.10), without an election timeout.
 
         From now on nothing new should be taken (``handing_over``). Once that is known to all processes (``Contact.handing_over``), the follower is
-        told to ask for votes when it holds all of the log and that is committed. What has not succeeded within an election timeout, or is refused by all, is given up, and this manager leads on.
+        told to ask for votes when it holds all of the log and that is committed. What has not succeeded within an election timeout, or is refused
+        by all, is given up, and this manager leads on.
 
         Raises:
             NotLeaderError: this manager does not lead.
