@@ -29,6 +29,7 @@ CALL_SECONDS = 30.0
 HEAL_SECONDS = 120.0
 RETRY_SECONDS = 0.3
 DOWN_SECONDS = 60.0
+RESTART_SECONDS = 10.0  # of a PostgreSQL that was ended
 LOOK_SECONDS = 0.2
 TOOL_SECONDS = 5.0
 ERRANDS = frozenset({"drain_broker", "add_broker"})
@@ -78,6 +79,7 @@ class Nemesis:
         self._chance = random.Random(seed)
         self._running: list[_Running] = []
         self._errands: list[_Errand] = []
+        self._drained: set[str] = set()  # perhaps: they are to be used again in the end
 
     def run(self, faults: Sequence[Fault], enough: Callable[[History], bool]) -> None:
         """Begin and end every fault in its time; returns when all are over, or as soon as ``enough`` says so."""
@@ -107,7 +109,7 @@ class Nemesis:
             elif state == "down":
                 self._lab.tell("start", name)
         self._finish_errands()
-        for name in self._lab.nodes.brokers:
+        for name in sorted(self._drained):
             self._drain(name, draining=False)
 
     def remove_added(self) -> None:
@@ -182,10 +184,9 @@ class Nemesis:
         return descendants(runner) if runner else []
 
     def _running_server(self, name: str) -> list[int]:
-        found = self._server_processes(name)
-        if len(found) < 2:
-            raise OSError(f"{name} does not run")
-        return found
+        """The postmaster and its processes; one that another fault has ended is waited for. Raises AssertionError."""
+        wait_until(lambda: len(self._server_processes(name)) > 1, timeout_seconds=RESTART_SECONDS, what=f"{name} to run")
+        return self._server_processes(name)
 
     def _kill_backend(self, victims: tuple[str, ...]) -> Undo:
         signal_all([self._chance.choice(self._running_server(victims[0])[1:])], signal.SIGKILL)
@@ -226,6 +227,7 @@ class Nemesis:
 
     def _drain_for_a_while(self, fault: Fault, victims: tuple[str, ...]) -> Undo:
         name = victims[0]
+        self._drained.add(name)
         return self._run_errand(fault, lambda: self._drain(name, draining=True), lambda: self._drain(name, draining=False))
 
     def _add_broker(self, fault: Fault) -> Undo:

@@ -276,7 +276,7 @@ def test_a_cluster_grows_by_a_broker(data: Path):
     grown.down()
 
 
-@pytest.mark.parametrize("postgres", ["shared", "per-node"])
+@pytest.mark.parametrize("postgres", [pytest.param("shared", marks=pytest.mark.long), "per-node"])
 def test_a_broker_is_added_to_a_cluster_that_is_up(data: Path, postgres: str):
     """It gets a port, a database and a login; the others run on. It is there after down and up too."""
     cluster = Cluster(data, ClusterSpec(brokers=1, managers=1, ports=(0,), postgres=postgres), kinds=STAND_INS)
