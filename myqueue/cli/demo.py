@@ -16,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from ..clock import SystemClock
 from ..errors import MyQueueError
 from ..protocol.types import Message
 from ..supervisor import Cluster, ClusterSpec
+from ..supervisor.process import descendants, is_alive
 from . import workload
 from .harm import BROKERS_MIN, MANAGERS_MIN, Harm
 from .workload import Source
@@ -37,6 +40,8 @@ CONSUMERS_PER_TOPIC = 2
 SILENCE_SECONDS_MAX = 30.0  # a consumer that hears nothing for so long has lost something
 DELIVERY_SECONDS_MAX = 120.0
 SPARK_SECONDS_MAX = 600.0
+END_SECONDS = 10.0  # for Spark to end
+POLL_SECONDS = 0.02
 
 
 def add_parser(groups: Any) -> None:
@@ -207,7 +212,8 @@ class Demo:
         command = [str(PROJECT / "scripts" / "spark-submit"), "export", "--audit", "--bootstrap", bootstrap, "--out", str(self._out),
                    "--topics", ",".join(topics), "--data", str(self._cluster.data)]
         with log.open("wb") as output:
-            self._spark = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            with _held_back((signal.SIGINT, signal.SIGTERM)):  # else one could run of which nobody knows
+                self._spark = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 code = self._spark.wait(SPARK_SECONDS_MAX)
             except subprocess.TimeoutExpired:
@@ -229,6 +235,8 @@ class Demo:
                 self._cluster.down(lasting=self._keep)
             if not self._keep:
                 shutil.rmtree(self._folder, ignore_errors=True)
+                if self._folder.exists():
+                    print(f"demo: {self._folder} could not be removed", file=sys.stderr)
         finally:
             for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
                 signal.signal(number, handler)
@@ -254,13 +262,32 @@ def _counts_in(path: Path) -> dict[str, int]:
     return {topic["topic"]: int(topic["messages"]) for topic in json.loads(path.read_text())["topics"]}
 
 
+@contextmanager
+def _held_back(numbers: Sequence[signal.Signals]) -> Iterator[None]:
+    """Let these signals do what they do when the block is over, and not in the middle of it."""
+    came: list[int] = []
+    before = [signal.signal(number, lambda number, _: came.append(number)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        for number in dict.fromkeys(came):
+            signal.raise_signal(number)
+
+
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its children, gently first."""
+    """End a process and all that it has started, gently first. Those may outlive it for a moment, and write files meanwhile."""
+    if process.returncode is not None:
+        return
+    tree = descendants(process.pid)
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        deadline = time.monotonic() + END_SECONDS
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(END_SECONDS)
+        while any(map(is_alive, tree)) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        if process.returncode is not None and not any(map(is_alive, tree)):
             return
-        os.killpg(process.pid, number)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            continue

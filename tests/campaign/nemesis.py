@@ -82,12 +82,16 @@ class Nemesis:
         self._drained: set[str] = set()  # perhaps: they are to be used again in the end
 
     def run(self, faults: Sequence[Fault], enough: Callable[[History], bool]) -> None:
-        """Begin and end every fault in its time; returns when all are over, or as soon as ``enough`` says so."""
-        waiting = sorted(faults, key=lambda fault: fault.at_seconds)
+        """Begin and end every fault in its time; returns when all are over, or as soon as ``enough`` says so.
+
+        One that takes long to begin holds up all that come after it: they keep their distances, and so their own ends.
+        """
+        waiting, late = sorted(faults, key=lambda fault: fault.at_seconds), 0.0
         while (waiting or self._running) and not enough(self._history):
             first = min(self._running, key=lambda one: one.ends, default=None)
-            if waiting and (first is None or waiting[0].at_seconds <= first.ends):
-                if self._is_time(waiting[0].at_seconds):
+            if waiting and (first is None or waiting[0].at_seconds + late <= first.ends):
+                if self._is_time(waiting[0].at_seconds + late):
+                    late = max(late, self._now() - waiting[0].at_seconds)
                     self._begin(waiting.pop(0))
             elif first is not None and self._is_time(first.ends):
                 self._end(first)
