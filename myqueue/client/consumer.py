@@ -165,8 +165,11 @@ class MyConsumer:
                 if self._stopped is not None or generation != reader.generation:
                     return
                 offset = message.offset
-                if reader.slow_start is not None and self._was_deadly(reader, message):
-                    continue
+                if reader.slow_start is not None:
+                    if self._was_deadly(reader, message):
+                        continue
+                    if self._stopped is not None or generation != reader.generation:
+                        return  # the partition went to another member while that was said
                 progress.handed(offset)
                 yield message
                 if auto_done and generation == reader.generation:
