@@ -25,7 +25,7 @@ from myqueue.errors import (
 from myqueue.protocol.batch import Block
 from myqueue.protocol.entry import marker_entry
 from myqueue.protocol.fold import LogState
-from myqueue.protocol.types import PartitionId, ProducerSequence
+from myqueue.protocol.types import CommitStamp, PartitionId, ProducerSequence
 from myqueue.service import metrics
 from myqueue.service.wakeups import Wakeups
 
@@ -105,16 +105,17 @@ class BrokerService:
         return self._submit(partition, AppendRequest(blocks, sequence, expected_end_offset), size_bytes)  # type: ignore[return-value]
 
     def commit_offset(self, partition: PartitionId, consumer: str, offset: int | None, *, generation: int | None = None,
-                      handed_end: int | None = None) -> int:
-        """Set a consumer's offset (None: to the committed end), as an entry of the log; the offset set.
+                      handed_end: int | None = None, stamp: CommitStamp | None = None) -> int:
+        """Set a consumer's offset (None: to the committed end), as an entry of the log; the offset that it has then.
 
         Args:
             handed_end: messages from there to below this one may be in a group member's hands once this has returned.
+            stamp: where a later commit of the same client is there already this one changes nothing.
 
         Raises:
             OffsetOutOfRangeError, MemberFencedError: see ``plan_commit``. Nothing was done.
         """
-        handed = self._submit(partition, CommitRequest(consumer, offset, generation, handed_end), OFFSET_BYTES)
+        handed = self._submit(partition, CommitRequest(consumer, offset, generation, handed_end, stamp), OFFSET_BYTES)
         return handed.offset  # type: ignore[union-attr,return-value]
 
     def claim(self, partition: PartitionId, consumer: str, *, generation: int, start: str) -> Handed:

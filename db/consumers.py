@@ -9,19 +9,20 @@ from myqueue.protocol.fold import REQUEST_TTL_US, ConsumerState, HandedOut
 from myqueue.protocol.types import PartitionId
 
 # Scalar subqueries over the head row p: for the consumers and requests named in the parameters, or for all.
-_SELECT = """(SELECT jsonb_agg(jsonb_build_array(consumer, next_offset, generation, lsn, append_time, handed_end, deaths)) FROM consumer_offset
-              WHERE topic_id = p.topic_id AND partition = p.partition{wanted})"""
+_SELECT = """(SELECT jsonb_agg(jsonb_build_array(consumer, next_offset, generation, lsn, append_time, handed_end, deaths, committer, sequence))
+              FROM consumer_offset WHERE topic_id = p.topic_id AND partition = p.partition{wanted})"""
 _SELECT_REQUESTS = """(SELECT jsonb_agg(jsonb_build_array(consumer, request_id, message_offset, append_time)) FROM consumer_request
                        WHERE topic_id = p.topic_id AND partition = p.partition{wanted})"""
 SELECT, SELECT_ALL = _SELECT.format(wanted=" AND consumer = ANY (%(consumers)s)"), _SELECT.format(wanted="")
 SELECT_REQUESTS = _SELECT_REQUESTS.format(
     wanted=" AND (consumer, request_id) IN (SELECT unnest(%(request_consumers)s::text[]), unnest(%(request_ids)s::text[]))")
 SELECT_ALL_REQUESTS = _SELECT_REQUESTS.format(wanted="")
-UPSERT = """INSERT INTO consumer_offset (topic_id, partition, consumer, next_offset, generation, lsn, append_time, handed_end, deaths)
-            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+UPSERT = """INSERT INTO consumer_offset (topic_id, partition, consumer, next_offset, generation, lsn, append_time, handed_end, deaths, committer,
+                sequence)
+            VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
             ON CONFLICT (topic_id, partition, consumer) DO UPDATE SET next_offset = excluded.next_offset,
                 generation = excluded.generation, lsn = excluded.lsn, append_time = excluded.append_time,
-                handed_end = excluded.handed_end, deaths = excluded.deaths"""
+                handed_end = excluded.handed_end, deaths = excluded.deaths, committer = excluded.committer, sequence = excluded.sequence"""
 UPSERT_REQUEST = """INSERT INTO consumer_request (topic_id, partition, consumer, request_id, message_offset, append_time)
                     VALUES (%s, %s, %s, %s, %s, %s)
                     ON CONFLICT (topic_id, partition, consumer, request_id) DO UPDATE SET message_offset = excluded.message_offset,

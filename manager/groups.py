@@ -106,10 +106,11 @@ class Groups:
         return self._at_partitions(name, member_id, generation, [(one, {}) for one in partitions], claim)
 
     def commit(self, name: str, member_id: int, *, generation: int, offsets: Mapping[TopicPartition, Mapping[str, int]]) -> list[Told]:
-        """Set the group's offsets in partitions that a member reads; the offsets set.
+        """Set the group's offsets in partitions that a member reads; the offsets that it has then.
 
         Args:
-            offsets: ``offset``, and ``handed_end`` where the member hands out messages below that from now on.
+            offsets: ``offset``, ``handed_end`` where the member hands out messages below that from now on, and ``committer`` and
+                ``sequence`` where a later commit of the member is not to be undone by this one, however late it arrives.
 
         Raises:
             UnknownGroupError, UnknownMemberError, MemberFencedError: as ``claim``. Where more than one partition is named, others may have been set.

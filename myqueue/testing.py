@@ -35,7 +35,7 @@ from .errors import (
 )
 from .protocol import batch, routes, wire
 from .protocol.names import check_topic_name, parse_integer
-from .protocol.types import Appended, ClusterSnapshot, Message, NodeAddress, PartitionInfo, ProducerSequence, TopicPartition
+from .protocol.types import Appended, ClusterSnapshot, CommitStamp, Message, NodeAddress, PartitionInfo, ProducerSequence, TopicPartition
 
 REQUESTS_KEPT = 8  # of a producer in a partition, as a broker keeps them
 
@@ -66,6 +66,7 @@ class _Partition:
         self.start, self.end = 0, 0
         self.requests: dict[tuple[int, int], list[tuple[int, Appended]]] = {}  # by producer id and epoch: sequence, answer
         self.offsets: dict[int, int] = {}
+        self.stamps: dict[int, CommitStamp] = {}  # by consumer id, of its last commit
 
 
 class InMemoryTransport:
@@ -386,7 +387,10 @@ class InMemoryTransport:
     def _offsets_call(self, held: _Partition, method: str, consumer_id: int, body: dict[str, Any]) -> dict[str, Any]:
         with self._changed:
             if method == "PUT":
-                held.offsets[consumer_id] = parse_integer(body.get("offset"), name="offset")
+                wanted, stamp, last = parse_integer(body.get("offset"), name="offset"), wire.stamp_from_json(body), held.stamps.get(consumer_id)
+                if not (stamp and last and stamp.committer == last.committer and stamp.sequence <= last.sequence):
+                    held.offsets[consumer_id] = wanted
+                    held.stamps |= {consumer_id: stamp} if stamp else {}
             return {"consumer_id": consumer_id, "offset": held.offsets.get(consumer_id)}
 
 

@@ -114,7 +114,8 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
             raise BadRequestError('either "offset": number or "start": "latest" is needed')
         offset = _integer(body["offset"], "offset") if "offset" in body else None
         handed_end = None if body.get("handed_end") is None else _integer(body["handed_end"], "handed_end")
-        return jsonify({"offset": service.commit_offset(found, consumer, offset, generation=generation, handed_end=handed_end)})
+        return jsonify({"offset": service.commit_offset(found, consumer, offset, generation=generation, handed_end=handed_end,
+                                                        stamp=wire.stamp_from_json(body))})
 
     @face.post(routes.I_SIZES)
     def sizes() -> Response:

@@ -17,7 +17,7 @@ from myqueue.errors import BadRequestError, UnknownPartitionError
 from myqueue.protocol import limits, routes, wire
 from myqueue.protocol.batch import ENTRIES_TYPE, end_of, messages_of
 from myqueue.protocol.names import check_topic_name, parse_integer
-from myqueue.protocol.types import Appended, OffsetRange, PartitionId
+from myqueue.protocol.types import Appended, CommitStamp, OffsetRange, PartitionId
 from myqueue.service.client_socket import hung_up_by
 
 from . import bodies, stream
@@ -99,10 +99,10 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
     @face.put(rule(routes.OFFSETS))
     def commit(topic: str, partition: str, consumer_id: str) -> Response:
         consumer, body = bodies.registered_consumer(consumer_id), bodies.json_object(request)
-        if set(body) != {"offset"}:
-            raise BadRequestError('the body must be {"offset": number}')
-        wanted = parse_integer(body["offset"], name="offset")
-        done = on(topic, partition, lambda found: service.commit_offset(found, consumer, wanted))
+        if set(body) - set(CommitStamp._fields) != {"offset"}:
+            raise BadRequestError('the body must be {"offset": number}, and may have "committer" and "sequence"')
+        wanted, stamp = parse_integer(body["offset"], name="offset"), wire.stamp_from_json(body)
+        done = on(topic, partition, lambda found: service.commit_offset(found, consumer, wanted, stamp=stamp))
         return jsonify({"consumer_id": int(consumer_id), "offset": done})
 
     @face.post(rule(routes.TRIM))

@@ -1,7 +1,7 @@
 """Consumer offsets: commits, and the dequeue that reads a message and moves the offset in one step. And trims.
 
 What must never happen: two dequeues of one consumer get the same message, one message is passed over, an offset beyond
-what is committed, an offset of an older generation.
+what is committed, an offset of an older generation, an offset that goes back because a commit arrives late.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from myqueue.errors import MemberFencedError, OffsetOutOfRangeError
 from myqueue.protocol.fold import REQUEST_TTL_US, LogState, OffsetCommit, Trim, after_commit
+from myqueue.protocol.types import CommitStamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class CommitRequest:
     offset: int | None
     generation: int | None = None  # None: whatever the consumer has
     handed_end: int | None = None  # messages below it may be in a member's hands from now on; None: none is
+    stamp: CommitStamp | None = None  # None: whenever it arrives it counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +88,24 @@ def next_offset(state: LogState, consumer: str, readable: LogRange) -> int:
 
 
 def plan_commit(state: LogState, request: CommitRequest, readable: LogRange) -> OffsetPlan:
-    """Raises OffsetOutOfRangeError above the committed end, MemberFencedError for an older generation."""
+    """What the consumer has then. A commit that a later one of its client has overtaken, or that is there already, writes nothing.
+
+    Raises:
+        MemberFencedError: an older generation.
+        OffsetOutOfRangeError: above the committed end.
+    """
     current = _generation(state, request.consumer)
     generation = current if request.generation is None else request.generation
     _check_generation(generation, current)
+    known = state.consumers.get(request.consumer)
+    if known is not None and known.has(request.stamp):
+        return OffsetPlan(known.next_offset, None)
     offset = readable.end if request.offset is None else request.offset
     if offset > readable.end:
         raise out_of_range(offset, readable)
     handed_end = request.handed_end if request.handed_end is not None and request.handed_end > offset else None
-    return OffsetPlan(offset, OffsetCommit(request.consumer, offset, generation, handed_end=handed_end).to_body())
+    stamp = {} if request.stamp is None else request.stamp._asdict()
+    return OffsetPlan(offset, OffsetCommit(request.consumer, offset, generation, handed_end=handed_end, **stamp).to_body())
 
 
 def plan_claim(state: LogState, request: ClaimRequest, readable: LogRange) -> OffsetPlan:

@@ -21,7 +21,7 @@ from .appends import BODY_BYTES_MAX, Append
 
 SEED_TYPE = "application/vnd.myqueue.seed.v1"
 MAGIC = b"MQS1"
-PLAIN = 4  # fields of a consumer that is in no group where somebody died: as brokers of the version before know it
+PLAIN = 4  # fields of a consumer that never stamped a commit and is in no group where somebody died: as brokers of the version before know it
 STATE_BYTES_MAX = 64 << 20  # of the JSON; about 150,000 producers with all their requests, or 700,000 consumers
 
 
@@ -53,7 +53,7 @@ def encode(seed: Seed) -> bytes:
         "start_chain": start.chain.hex(), "start_offset": seed.offset, "append_time": seed.append_time, "applied_lsn": seed.applied,
         "introduction": seed.introduction.decode(), "trim_offset": state.trim_offset,
         "producers": [[producer, of.epoch, of.last_seq, of.recent, of.append_time] for producer, of in state.producers.items()],
-        "consumers": [[consumer, *(of if of.handed_end or of.deaths else of[:PLAIN])] for consumer, of in state.consumers.items()],
+        "consumers": [[consumer, *(of if any(of[PLAIN:]) else of[:PLAIN])] for consumer, of in state.consumers.items()],
         "requests": [[*request, *of] for request, of in state.requests.items()]}, separators=(",", ":")).encode()
     packed = MAGIC + zlib.compress(body, 1)
     if len(body) > STATE_BYTES_MAX or len(packed) > BODY_BYTES_MAX:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, request
@@ -14,7 +14,8 @@ from manager.replica import Replica
 from myqueue.errors import BadRequestError
 from myqueue.protocol import routes
 from myqueue.protocol.names import check_topic_name, parse_integer
-from myqueue.protocol.types import TopicPartition
+from myqueue.protocol.types import CommitStamp, TopicPartition
+from myqueue.protocol.wire import stamp_from_json
 
 T = TypeVar("T")
 TOPICS_MAX = 1_000  # of one member
@@ -128,15 +129,18 @@ def _offsets(body: dict[str, Any]) -> dict[TopicPartition, int | str]:
 
 
 def _commits(body: dict[str, Any]) -> dict[TopicPartition, dict[str, int]]:
-    """By partition, ``offset`` and, where it is said, ``handed_end``."""
-    return _by_partition(body, lambda item: {name: parse_integer(item[name], name=name) for name in ("offset", "handed_end") if name in item},
-                         may_have="handed_end")
+    """By partition, ``offset`` and, where they are said, ``handed_end`` and the stamp's fields."""
+    def commit(item: dict[str, Any]) -> dict[str, int]:
+        stamp = stamp_from_json(item)
+        return {name: parse_integer(item[name], name=name) for name in ("offset", "handed_end") if name in item} | (stamp._asdict() if stamp else {})
+
+    return _by_partition(body, commit, may_have={"handed_end", *CommitStamp._fields})
 
 
-def _by_partition(body: dict[str, Any], value_of: Callable[[dict[str, Any]], T], *, may_have: str | None = None) -> dict[TopicPartition, T]:
+def _by_partition(body: dict[str, Any], value_of: Callable[[dict[str, Any]], T], *, may_have: Collection[str] = ()) -> dict[TopicPartition, T]:
     found: dict[TopicPartition, T] = {}
     for item in _list(body, "offsets"):
-        if not isinstance(item, dict) or set(item) - {may_have} != {"topic", "partition", "offset"}:
+        if not isinstance(item, dict) or set(item) - set(may_have) != {"topic", "partition", "offset"}:
             raise BadRequestError('an offset is {"topic": name, "partition": number, "offset": number}')
         place, value = _partition({name: item[name] for name in ("topic", "partition")}), value_of(item)
         if found.setdefault(place, value) != value:

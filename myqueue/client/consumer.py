@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from .housekeeping import HEARTBEAT_INTERVAL_SECONDS, Housekeeper, Presence, att
 from .membership import Membership
 from .producer import MyProducer
 from .redelivery import Redelivery
+from .stamps import Stamps
 from .transport import Transport
 
 METADATA_INTERVAL_SECONDS = 10.0
@@ -90,6 +92,7 @@ class MyConsumer:
         self._stopped: str | None = None  # why, once it is
         self._changed = threading.Condition()  # re-entrant, so that a signal handler may stop the consumer it interrupts
         self._committing = threading.Lock()
+        self._stamps = Stamps()
         self._threads: list[threading.Thread] = []
         self._presence = Presence("consumers", self._connection)
         self._redelivery = Redelivery()
@@ -399,7 +402,7 @@ class MyConsumer:
             return
         path = routes.OFFSETS.format(topic=reader.partition.topic, partition=reader.partition.partition, consumer_id=reader.consumer_id)
         self._connection.partition_call(reader.partition, "PUT", path, headers={"Content-Type": "application/json"},
-                                        body=b'{"offset": %d}' % offset, repeatable=True)
+                                        body=json.dumps({"offset": offset, **self._stamps.next()._asdict()}).encode(), repeatable=True)
         progress.committed = offset
         self._presence.touch(reader.consumer_id)
 

@@ -14,6 +14,7 @@ from ..protocol.limits import HEARTBEATS_A_SESSION, NOTICE_SECONDS
 from ..protocol.names import check_group_name
 from ..protocol.types import TopicPartition
 from .connection import Connection
+from .stamps import Stamps
 
 T = TypeVar("T")
 NOTHING: Mapping[TopicPartition, int | None] = {}
@@ -56,6 +57,7 @@ class Membership:
         self.member_id: int | None = None
         self._heard_at = float("-inf")  # when the call was made that the group answered last
         self._lock = threading.Lock()
+        self._stamps = Stamps()
         self._left = False
 
     def __repr__(self) -> str:
@@ -86,7 +88,7 @@ class Membership:
         return claimed
 
     def commit(self, offsets: Mapping[TopicPartition, int], generation: int, handed: Mapping[TopicPartition, int | None] = NOTHING) -> None:
-        """Set the group's offsets.
+        """Set the group's offsets. One call at a time: a copy of it that arrives behind a later one changes nothing.
 
         Args:
             handed: messages from the offset to below this one may be in this member's hands from now on; of the other partitions none is.
@@ -97,8 +99,9 @@ class Membership:
             MemberFencedError, UnknownMemberError: another member reads on from an earlier one.
             MyQueueError: not known to be done.
         """
+        stamp = self._stamps.next()._asdict()
         for part in _parts(sorted(offsets.items())):
-            body = {"generation": generation, "offsets": [_committed(one, offset, handed.get(one)) for one, offset in part]}
+            body = {"generation": generation, "offsets": [{**_committed(one, offset, handed.get(one)), **stamp} for one, offset in part]}
             self._connection.call("PUT", self._path(routes.MEMBER_OFFSETS), json=body, repeatable=True)
 
     def leave(self) -> None:

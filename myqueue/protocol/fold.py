@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ..errors import LogFaultError
 from .chain import NO_PRODUCER, OFFSET_COMMIT, RECORDS, TRIM, EntryHead, canonical_json
+from .types import CommitStamp
 
 RECENT_REQUESTS = 8  # of a producer, whose first offset is still known; as many may be in flight
 REQUEST_TTL_US = 300_000_000  # a dequeue's request_id is known for 5 minutes of append time
@@ -56,11 +57,17 @@ class ConsumerState(NamedTuple):
     append_time: int
     handed_end: int = 0  # what lies below, from next_offset on, may be in the hands of a group's member; 0: nobody has said so
     deaths: int = 0  # how often a member ended without a word that had this one message in its hands
+    committer: int = 0  # who stamped its commit last, and how; 0: nobody has
+    sequence: int = 0
 
     @property
     def is_alone(self) -> bool:
         """Whether the next message, and no other, was in somebody's hands."""
         return self.handed_end == self.next_offset + 1
+
+    def has(self, stamp: CommitStamp | None) -> bool:
+        """Whether a commit with this stamp, or a later one of the same client, has been taken."""
+        return stamp is not None and stamp.committer == self.committer and stamp.sequence <= self.sequence
 
 
 class HandedOut(NamedTuple):
@@ -73,7 +80,7 @@ class HandedOut(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class OffsetCommit:
     """The body of a consumer-offset entry. A dequeue says also which message it handed out, and for which request; a group's member may
-    say up to where it hands messages out from now on.
+    say up to where it hands messages out from now on, and a client may stamp its commits.
     """
 
     consumer: str
@@ -82,6 +89,12 @@ class OffsetCommit:
     message_offset: int | None = None
     request_id: str | None = None
     handed_end: int | None = None
+    committer: int | None = None
+    sequence: int | None = None
+
+    @property
+    def stamp(self) -> CommitStamp | None:
+        return None if self.committer is None or self.sequence is None else CommitStamp(self.committer, self.sequence)
 
     def to_body(self) -> bytes:
         """Canonical JSON; what is None is left out."""
@@ -102,14 +115,16 @@ def after_commit(before: ConsumerState | None, commit: OffsetCommit, *, lsn: int
 
     A newer generation that begins at the same offset takes over from one that did not say that it let go. Where that one had the next message
     alone in its hands this is its death, and counted once; where it had several nobody knows which it was, and they stay suspect until somebody
-    hands them out. Whoever moves on, or commits without a word of what it hands out, has nothing in its hands.
+    hands them out. Whoever moves on, or commits without a word of what it hands out, has nothing in its hands. The last stamp stays until
+    there is another one.
     """
     handed_end = deaths = 0
     if before is not None and commit.next_offset == before.next_offset:
         deaths = before.deaths
         if commit.generation > before.generation:
             handed_end, deaths = (0, deaths + 1) if before.is_alone else (before.handed_end, deaths)
-    return ConsumerState(commit.next_offset, commit.generation, lsn, append_time, commit.handed_end or handed_end, deaths)
+    stamp = commit.stamp or (CommitStamp(0, 0) if before is None else CommitStamp(before.committer, before.sequence))
+    return ConsumerState(commit.next_offset, commit.generation, lsn, append_time, commit.handed_end or handed_end, deaths, *stamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +178,8 @@ class LogState:
 
     def _fold_commit(self, head: EntryHead, commit: OffsetCommit) -> None:
         before = self.consumers.get(commit.consumer)
-        if before is not None and commit.generation < before.generation:
-            return  # a member of an older generation
+        if before is not None and (commit.generation < before.generation or before.has(commit.stamp)):
+            return  # of a member of an older generation, or overtaken by a later one of its client
         self.consumers[commit.consumer] = after_commit(before, commit, lsn=head.lsn, append_time=head.append_time)
         if commit.request_id is not None and commit.message_offset is not None:
             self.requests[commit.consumer, commit.request_id] = HandedOut(commit.message_offset, head.append_time)

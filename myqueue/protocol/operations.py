@@ -126,6 +126,8 @@ _LINES = text("a record a line, as a JSON object; lines without anything in them
 _CONFIG = {"retention_ms": 604_800_000}
 _PLACE, _A_PLACE = {"topic": ref("TopicName"), "partition": ref("PartitionNumber")}, {"topic": TOPIC, "partition": 0}
 _GENERATION = integer("as the last answer told it", minimum=1)
+_STAMP = {"committer": integer("a number that no other client has", minimum=1), "sequence": integer("of this client's commits", minimum=1)}
+_STAMPED = "`committer` and `sequence` go together: where a later commit of the same committer has been taken this one changes nothing."
 _TOPICS = listed(ref("TopicName"), least=1, most=limits.TOPICS_MAX)
 
 HEADERS: Mapping[str, Schema] = {
@@ -281,7 +283,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "commit_offset", "PUT", routes.OFFSETS, BROKER, "Records", "Set where a consumer stands.", answer_of("ConsumerOffset", "it is on disk"),
         arguments=(_IDENTITY,),
-        body=body_of(shape("", {"offset": integer("of the next message to read")}, closed=True), {"offset": 0}),
+        help=f"{_STAMPED} Without them the one that arrives last counts.",
+        body=body_of(shape("", {"offset": integer("of the next message to read"), **_STAMP}, optional=tuple(_STAMP), closed=True), {"offset": 0}),
         errors=(e.UnknownConsumerError, e.OffsetOutOfRangeError)),
 
     Operation(
@@ -349,11 +352,11 @@ OPERATIONS: tuple[Operation, ...] = (
         errors=(e.UnknownGroupError, e.UnknownMemberError, e.MemberFencedError, e.UnknownTopicError, e.UnknownPartitionError)),
     Operation(
         "commit_offsets", "PUT", routes.MEMBER_OFFSETS, MANAGER, "Consumer groups", "Commit how far a member is.",
-        answer_of("Offsets", "they are on disk"), help="Where it fails some of several partitions may have been set; again is harmless.",
+        answer_of("Offsets", "they are on disk"), help=f"Where it fails some of several partitions may have been set; again is harmless. {_STAMPED}",
         body=body_of(shape("", {"generation": _GENERATION,
                                 "offsets": listed(shape("", {**_PLACE, "offset": ref("Offset"), "handed_end": integer(
-                                    "messages from the offset to below this one are in the member's hands from now on")},
-                                                        optional=("handed_end",), closed=True))}, closed=True),
+                                    "messages from the offset to below this one are in the member's hands from now on"), **_STAMP},
+                                                        optional=("handed_end", *_STAMP), closed=True))}, closed=True),
                      {"generation": 1, "offsets": [{**_A_PLACE, "offset": 0}]}),
         errors=(e.UnknownGroupError, e.UnknownMemberError, e.MemberFencedError, e.OffsetOutOfRangeError, e.UnknownTopicError,
                 e.UnknownPartitionError)),

@@ -67,6 +67,13 @@ class ProducerSequence:
     seq: int
 
 
+class CommitStamp(NamedTuple):
+    """Tells a consumer's commit from an earlier one of the same client, however late that one arrives."""
+
+    committer: int  # a number that no other client has
+    sequence: int  # of this client's commits, from 1 on
+
+
 @dataclass(frozen=True, slots=True)
 class Appended:
     """The answer to an append: the records stand at ``base_offset`` … ``base_offset + record_count - 1``."""

@@ -10,7 +10,8 @@ from typing import Any
 
 from ..errors import BY_CODE, BadRequestError, InternalError, MyQueueError, OutcomeUnknownError, TooLargeError, UnavailableError
 from .batch import check_record
-from .types import Appended, ClusterSnapshot, Message, NodeAddress, PartitionInfo, Record, TopicPartition
+from .names import parse_integer
+from .types import Appended, ClusterSnapshot, CommitStamp, Message, NodeAddress, PartitionInfo, Record, TopicPartition
 
 RETRY_AFTER_SECONDS = 1
 
@@ -169,6 +170,16 @@ def appended_to_json(appended: Appended) -> dict[str, Any]:
 
 def appended_from_json(body: Mapping[str, Any]) -> Appended:
     return Appended(body["topic"], body["partition"], body["base_offset"], body["record_count"], body["append_time"], body["duplicate"])
+
+
+def stamp_from_json(body: Mapping[str, Any]) -> CommitStamp | None:
+    """The stamp of a commit: both of its fields, or none. Raises BadRequestError."""
+    given = [name for name in CommitStamp._fields if body.get(name) is not None]
+    if not given:
+        return None
+    if len(given) < len(CommitStamp._fields):
+        raise BadRequestError(f"{' and '.join(CommitStamp._fields)} go together", argument=given[0])
+    return CommitStamp(*(parse_integer(body[name], name=name, minimum=1) for name in CommitStamp._fields))
 
 
 def snapshot_to_json(snapshot: ClusterSnapshot) -> dict[str, Any]:

@@ -370,12 +370,17 @@ def test_commits_pass_only_for_what_a_member_reads(broker: str, topic: str):
     claimed = requests.post(f"{mine}/claims", json={"generation": one["generation"], "partitions": [place]}, timeout=10)
     assert claimed.json() == {"offsets": [{**place, "offset": 0, "handed_end": 0, "deaths": 0}]}
 
-    def commit(offset: int, generation: int = one["generation"], member: str = mine) -> tuple[int, str]:
-        answer = requests.put(f"{member}/offsets", json={"generation": generation, "offsets": [{**place, "offset": offset}]}, timeout=10)
+    def commit(offset: int, generation: int = one["generation"], member: str = mine, **more: int) -> tuple[int, str]:
+        answer = requests.put(f"{member}/offsets", json={"generation": generation, "offsets": [{**place, "offset": offset, **more}]}, timeout=10)
         return answer.status_code, answer.json().get("error", {}).get("code", "")
 
     assert commit(5) == (200, "")
     assert commit(11) == (416, "offset_out_of_range")
+    for offset, sequence in ((3, 1), (4, 2), (3, 1)):  # the first one's repetition was held up, and undoes nothing
+        assert commit(offset, committer=7, sequence=sequence) == (200, "")
+    stands = requests.get(f"http://{broker}/v1/groups/{topic}/offsets", timeout=10).json()["offsets"]
+    assert [at["offset"] for at in stands if at["partition"] == place["partition"]] == [4]
+    assert commit(5, committer=7) == (400, "bad_request"), "of a stamp there are both or none"
     assert commit(5, generation=1) == (409, "member_fenced")
     again = requests.post(base, json={"topics": [topic], "instance_id": "one"}, timeout=10).json()
     assert again["member_id"] == one["member_id"]

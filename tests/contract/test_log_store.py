@@ -23,7 +23,7 @@ from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
 from myqueue.protocol.chain import GENESIS
 from myqueue.protocol.entry import Border, LogEnd, LogEntry, marker_entry, record_entries
 from myqueue.protocol.fold import LogState
-from myqueue.protocol.types import PartitionId, Record
+from myqueue.protocol.types import CommitStamp, PartitionId, Record
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
 
 EVERYTHING = {"bytes_max": 1 << 20, "records_max": 10_000}
@@ -179,7 +179,20 @@ def test_deaths_of_a_group_s_members_are_kept(store: LogStore, committed: bool):
             head = store.head(PARTITION)
             store.advance(PARTITION, head.end.lsn, head.end.offset)
             store.fold(PARTITION)
-    assert store.snapshot(PARTITION).state.consumers["@1"][4:] == (8, 0)
+    assert store.snapshot(PARTITION).state.consumers["@1"][4:6] == (8, 0)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_late_commit_is_told_by_its_stamp(store: LogStore, committed: bool):
+    """Whether what it is compared with is folded yet or not."""
+    append(store, *[b"%d" % number for number in range(9)])
+    for offset, number, told in ((5, 2**62, 5), (4, 1, 5), (6, 2**62 + 1, 6), (5, 2**62, 6)):
+        [handed] = write(store, CommitRequest("#1", offset, stamp=CommitStamp(2**53 - 1, number)), committed=committed)
+        assert handed.offset == told
+    head = store.head(PARTITION)
+    store.advance(PARTITION, head.end.lsn, head.end.offset)
+    store.fold(PARTITION)
+    assert store.snapshot(PARTITION).state.consumers["#1"][-2:] == (2**53 - 1, 2**62 + 1)
 
 
 def test_a_record_is_found_by_its_offset(store: LogStore):

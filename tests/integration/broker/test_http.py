@@ -420,10 +420,15 @@ def test_offsets_of_a_consumer(broker: BrokerProcess, topic):
     assert broker.call("PUT", path, {"offset": 3}) == {"consumer_id": 7, "offset": 3}
     assert broker.call("GET", path)["offset"] == 3
     assert broker.call("PUT", path, {"offset": 6}, status=416)["error"]["details"]["latest"] == 5
-    for body in ({}, {"offset": "x"}, {"offset": True}, {"offset": -1}, {"offset": 1, "more": 2}, []):
+    for body in ({}, {"offset": "x"}, {"offset": True}, {"offset": -1}, {"offset": 1, "more": 2}, [], {"offset": 1, "committer": 1},
+                 {"offset": 1, "sequence": 1}, {"offset": 1, "committer": 0, "sequence": 1}, {"offset": 1, "committer": 1, "sequence": "x"}):
         broker.call("PUT", path, body, status=400)
     broker.call("GET", path.replace("/7", "/x"), status=400)
     assert broker.call("GET", path)["offset"] == 3
+    told = [broker.call("PUT", path, {"offset": offset, "committer": 5, "sequence": number})["offset"]
+            for offset, number in ((4, 1), (5, 2), (4, 1))]
+    assert told == [4, 5, 5], "the first one's repetition was held up, and undoes nothing"
+    assert broker.call("GET", path)["offset"] == 5
 
 
 def test_trim(broker: BrokerProcess, topic):

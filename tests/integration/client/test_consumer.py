@@ -277,6 +277,28 @@ def test_lost_answers_of_commits_and_reads_change_nothing(transport, consumer) -
     assert 100 == transport.committed("A", 0, consumer.consumer_ids["A"])
 
 
+def test_a_commit_that_is_held_up_undoes_no_later_one(transport, consumer, monkeypatch) -> None:
+    """Its answer was lost, it was sent again, and the first copy arrives when the consumer has gone on."""
+    send(transport, 9)
+    sent, request = [], transport.request
+
+    def noting(method: str, url: str, **arguments) -> Response:
+        if method == "PUT":
+            sent.append((method, url, arguments))
+        return request(method, url, **arguments)
+
+    monkeypatch.setattr(transport, "request", noting)
+    for count in (3, 2):
+        take(consumer, count)
+        consumer.commit()
+    method, url, arguments = sent[0]
+    assert request(method, url, **arguments).json()["offset"] == 5
+    assert transport.committed("A", 0, consumer.consumer_ids["A"]) == 5
+    consumer.seek("A", 0, 1)
+    consumer.commit()
+    assert transport.committed("A", 0, consumer.consumer_ids["A"]) == 1, "a way back that the consumer wants"
+
+
 def test_what_makes_no_sense_is_refused(transport, consumer) -> None:
     with pytest.raises(ConfigurationError, match="earliest"):
         MyConsumer(["A"], transport=transport, start="middle")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.core.group import plan_group
-from broker.core.offsets import ClaimRequest, CommitRequest, LogRange
+from broker.core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange
 from myqueue.errors import MemberFencedError
 from myqueue.protocol.entry import LogEnd
 from myqueue.protocol.fold import ConsumerState, LogState, OffsetCommit
-from myqueue.protocol.types import PartitionId
+from myqueue.protocol.types import CommitStamp, PartitionId
 
 PARTITION, READABLE = PartitionId(7, 0), LogRange(3, 10)
 
@@ -51,7 +51,31 @@ def test_a_claim_tells_what_the_members_before_may_have_died_of_and_a_repeat_tel
 def test_a_commit_may_say_what_is_handed_out_from_now_on():
     plan = planned(CommitRequest("@1", 5, 1, handed_end=8), CommitRequest("@1", 6, 1, handed_end=6))
     assert [OffsetCommit.from_body(entry.body).handed_end for entry in plan.entries] == [8, None]
-    assert plan.changes.consumers["@1"][4:] == (0, 0)
+    assert plan.changes.consumers["@1"][4:6] == (0, 0)
+
+
+def test_a_commit_that_arrives_behind_a_later_one_of_its_client_writes_nothing():
+    """Nor does a repetition. Who seeks back says so by a later one, and another client's count for themselves."""
+    def commit(offset: int, sequence: int, committer: int = 7) -> CommitRequest:
+        return CommitRequest("@1", offset, 1, stamp=CommitStamp(committer, sequence))
+
+    plan = planned(commit(5, 1), commit(6, 2), commit(5, 1), commit(6, 2), commit(4, 3), commit(99, 2), commit(8, 1, committer=9))
+    assert [outcome.offset for outcome in plan.outcomes] == [5, 6, 6, 6, 4, 4, 8]
+    assert [OffsetCommit.from_body(entry.body).stamp for entry in plan.entries] == [(7, 1), (7, 2), (7, 3), (9, 1)]
+    assert plan.changes.consumers["@1"] == ConsumerState(8, 1, 3, 1_000, committer=9, sequence=1)
+
+
+def test_what_is_committed_without_a_stamp_between_does_not_let_an_old_one_pass():
+    """An operator, or the queue face, moves the consumer; the late commit of its client does not undo that."""
+    stamped = CommitRequest("#1", 8, stamp=CommitStamp(7, 4))
+    plan = planned(stamped, CommitRequest("#1", 3), stamped, DequeueRequest("#1"), CommitRequest("#1", 9, stamp=CommitStamp(7, 3)))
+    assert [outcome.offset for outcome in plan.outcomes] == [8, 3, 3, 3, 4]
+    assert len(plan.entries) == 3
+
+
+def test_an_older_generation_is_refused_whatever_its_stamp():
+    plan = planned(ClaimRequest("@1", 4), CommitRequest("@1", 5, 3, stamp=CommitStamp(7, 9)))
+    assert isinstance(plan.outcomes[1], MemberFencedError)
 
 
 def test_groups_do_not_fence_each_other():

@@ -16,6 +16,7 @@ from tests.support.factories import PARTITION
 
 STATE = LogState({7: ProducerState(1, 9, (StoredRequest(8, 70, 12, 2, 50), StoredRequest(9, 72, 14, 1, 51)), 51)},
                  {"#1": ConsumerState(60, 2, 15, 52), "@1": ConsumerState(50, 3, 14, 51, 58, 2),
+                  "#2": ConsumerState(1, 0, 5, 6, committer=2**53 - 1, sequence=9),
                   "é": ConsumerState(0, 0, 3, 4)}, {("#1", "r"): HandedOut(59, 52)}, 40)
 SEED = Seed(PARTITION, 5, 9, OfferedStart(10, 3, bytes(range(32))), 44, 99, 20, STATE, b'{"topic": "t", "config": {}}')
 

@@ -20,6 +20,7 @@ class Group:
         self.clock = ManualClock()
         self.generation, self.reads = 3, {0: 3}
         self.commits: list[dict[str, Any]] = []
+        self.stamps: list[tuple[int, int]] = []
         self.suspect: dict[str, int] = {}
         self.refuses: MyQueueError | None = None
 
@@ -27,6 +28,7 @@ class Group:
         if method == "PUT":
             if self.refuses is not None:
                 raise self.refuses
+            self.stamps += [(one.pop("committer"), one.pop("sequence")) for one in json["offsets"]]
             self.commits.append(json)
             return {"offsets": json["offsets"]}
         if path.endswith("/claims"):
@@ -107,6 +109,8 @@ def test_what_is_handed_out_after_a_claim_is_announced_before_and_done_with_the_
     assert said(group) == [(0, 1), (1, 3), (3, 7)]
     reading.commit([reader])
     assert said(group)[3:] == [(4, 7)]
+    assert [sequence for _, sequence in group.stamps] == [1, 2, 3, 4], "so that none undoes a later one, however late it arrives"
+    assert len({committer for committer, _ in group.stamps}) == 1
     reading.settle(reader)
     assert said(group)[4:] == [(4, None)], "the rest of the window is in nobody's hands"
     reading.announce(reader, 4)

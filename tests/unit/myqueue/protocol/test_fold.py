@@ -7,6 +7,7 @@ import pytest
 from myqueue.errors import LogFaultError
 from myqueue.protocol.entry import LogEnd, offset_entry, record_entries, trim_entry
 from myqueue.protocol.fold import RECENT_REQUESTS, ConsumerState, HandedOut, LogState, OffsetCommit, StoredRequest, Trim, after_commit
+from myqueue.protocol.types import CommitStamp
 from tests.support.factories import PARTITION, blocks, sequence
 
 
@@ -104,6 +105,9 @@ def test_the_body_of_an_offset_commit_is_canonical():
     announcement = OffsetCommit("@1", 5, 2, handed_end=9)
     assert announcement.to_body() == b'{"consumer":"@1","generation":2,"handed_end":9,"next_offset":5}'
     assert OffsetCommit.from_body(announcement.to_body()) == announcement
+    stamped = OffsetCommit("#1", 5, committer=7, sequence=3)
+    assert stamped.to_body() == b'{"committer":7,"consumer":"#1","generation":0,"next_offset":5,"sequence":3}'
+    assert (OffsetCommit.from_body(stamped.to_body()), stamped.stamp) == (stamped, CommitStamp(7, 3))
     assert OffsetCommit("#1", 5).to_body() == b'{"consumer":"#1","generation":0,"next_offset":5}'
 
 
