@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +15,7 @@ from tests.fuzz.wire import NATIVE, Got, Sent
 from tests.stress.faces import FACES
 from tests.stress.run import Size, run
 from tests.support.clusters import running_cluster
+from tests.support.curl import answer_to
 from tests.support.long import LONG
 
 SMALL = ClusterSpec(brokers=2, managers=1, ports=(0,))
@@ -43,9 +43,8 @@ def test_every_command_line_of_the_description_does_what_it_says() -> None:
 def _wrong_command_lines(address: str) -> list[str]:
     rules, wrong = Rules(), []
     for one in sorted(OPERATIONS, key=_turn):
-        done = subprocess.run(["bash", "-c", f"{curl(one, address)} -D /dev/stderr"], capture_output=True, timeout=20, check=True)
-        head = done.stderr.decode().replace("\r", "").split("\n")
-        got = Got(int(head[0].split()[1]), dict(line.split(": ", 1) for line in head[1:] if ": " in line), done.stdout, 0.0)
+        answered = answer_to(curl(one, address))
+        got = Got(answered.status, answered.headers, answered.body, 0.0)
         wrong += [f"{one.name}: {sentence}" for sentence in rules.broken(Sent(NATIVE, one.name, one.method, one.path), got)]
         if got.status not in REFUSED.get(one.name, {one.answer.status}):
             wrong.append(f"{one.name}: {got.status} {got.body[:300]!r}")

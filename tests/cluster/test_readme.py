@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ import requests
 from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
+from tests.support.curl import answer_to
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -46,40 +45,6 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def curl(line: str) -> tuple[int, Any]:
-    """What a curl command line is answered: status and JSON. By curl itself, or where that is not there by this reading of the line."""
-    words = shlex.split(line)
-    assert "curl" == words[0]
-    if shutil.which("curl"):
-        done = subprocess.run([*words, "-w", "\n%{http_code}"], capture_output=True, text=True, timeout=60)
-        assert 0 == done.returncode, f"{line}: {done.stderr}"
-        body, _, status = done.stdout.rpartition("\n")
-        return int(status), json.loads(body)
-    return _as_curl_does(words[1:])
-
-
-def _as_curl_does(words: list[str]) -> tuple[int, Any]:
-    """As far as the README uses it."""
-    method, data, url, headers = "", [], "", {}
-    while words:
-        word = words.pop(0)
-        if word == "-X":
-            method = words.pop(0)
-        elif word == "-d":
-            data.append(words.pop(0))
-        elif word == "-H":
-            name, _, value = words.pop(0).partition(": ")
-            headers[name] = value
-        elif word != "-s":
-            assert not word.startswith("-"), f"curl {word} is not known here"
-            url = word
-    if data:
-        headers.setdefault("Content-Type", "application/x-www-form-urlencoded")
-    answer = requests.request(method or ("POST" if data else "GET"), url if "://" in url else f"http://{url}", data="&".join(data).encode() or None,
-                              headers=headers, timeout=60)
-    return answer.status_code, answer.json()
-
-
 def answers_like(shown: str, answer: dict) -> bool:
     """Whether an answer is the one shown; what stands behind an ellipsis is left open."""
     if "…" not in shown:
@@ -100,7 +65,8 @@ def first_screen(cluster: Cluster) -> None:
     answer, asked, shown = {}, 0, 0
     for line in first.replace(BOOTSTRAP, cluster.bootstrap).splitlines():
         if line.startswith("curl"):
-            (status, answer), asked = curl(line), asked + 1
+            answered, asked = answer_to(line), asked + 1
+            status, answer = answered.status, answered.json()
             assert 200 == status, f"{line}: {answer}"
         elif line.startswith("# {"):
             shown += 1
@@ -124,20 +90,21 @@ def lines_of_curl(cluster: Cluster) -> None:
             command, *beside = re.split(r" &\s", line.replace(BOOTSTRAP, cluster.bootstrap))
             if beside:
                 wait_until(lambda: long_polls(cluster) == 0, what="the end of the first screen's long poll, whose process has ended")
-                polling = pool.submit(curl, command)
+                polling = pool.submit(answer_to, command)
                 wait_until(lambda: long_polls(cluster) == 1, what="the long poll to wait")
                 continue
-            status, answer = curl(command)
+            answered = answer_to(command)
+            status, answer = answered.status, answered.json()
             assert status in (200, 201), f"{line}: {answer}"
             answers.append(answer)
         assert polling is not None
-        status, polled = polling.result(20)
+        polled = polling.result(20)
     created, _, placed, paid, read, shipped, _, size, altered, health = answers
     assert (2, {"retention_ms": 86_400_000}) == (created["partitions"], created["config"])
     assert [0, 1, 0] == [placed["offset"], paid["base_offset"], shipped["base_offset"]]
     told = [(one.get("value", one.get("value_base64")), one["key"], one["offset"]) for one in read["records"]]
     assert [("paid", "o-17", 1), ("AP8=", "o-18", 2)] == told
-    assert (200, ["shipped"]) == (status, [one["value"] for one in polled["records"]])
+    assert (200, ["shipped"]) == (polled.status, [one["value"] for one in polled.json()["records"]])
     assert (4, [3, 1]) == (size["size"], [one["size"] for one in size["sizes"]])
     assert {"retention_ms": 86_400_000, "retention_bytes": 1_000_000_000} == altered["config"]
     assert "alive" == health["brokers"][0]["state"]
