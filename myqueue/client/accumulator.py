@@ -3,6 +3,8 @@
 A **lane** is one partition's queue of batches. The laws:
 
 * A lane has at most one batch in flight, and it is the lane's first: so records keep their order, whatever is retried.
+* A batch that is taken for the first time takes with it those that have filled up behind it meanwhile, up to a bound in bytes: small batches
+  cost a round trip for many of them, not one each. From then on they are one batch.
 * A batch gets its sequence when it is first taken, and keeps sequence and records until it is delivered or given up:
   so a retry is the same request. Sequences of a lane are 0, 1, 2 … for each producer identity. Only a log that refuses
   the sequence as a gap, and so has not stored it and never will, costs the lane its identity and the batch its sequence.
@@ -24,17 +26,24 @@ from ..errors import MyQueueError, UnknownPartitionError, UnknownTopicError
 from ..protocol.partitioner import partition_for
 from ..protocol.types import ProducerSequence, Record, TopicPartition
 
+REQUEST_BYTES_MAX = 1 << 20  # of batches that leave together
 RECORD_OVERHEAD_BYTES = 64  # what an object and its place in a list cost beside the bytes: empty messages are bounded too
 
 
 class Batch:
-    """Records of one partition that travel in one request. ``completion`` is the caller's: what a delivery waits for."""
+    """Records of one partition that travel in one request.
 
-    __slots__ = ("capacity", "closed", "completion", "deadline", "doubtful", "due", "error", "lane", "plain", "records", "room", "sequence")
+    ``completion`` is the caller's: what a delivery waits for. A batch that took others with it has theirs too: ``completions`` says at which of
+    its records each begins.
+    """
+
+    __slots__ = ("capacity", "closed", "completion", "completions", "deadline", "doubtful", "due", "error", "lane", "plain", "records", "room",
+                 "sequence")
 
     def __init__(self, lane: Lane, completion: Any, *, room: int, now: float, linger_seconds: float, timeout_seconds: float) -> None:
         self.lane = lane
         self.completion = completion
+        self.completions = [(completion, 0)]
         self.records: list[bytes | Record] = []
         self.plain = True  # values only: packed on the fast path
         self.room = self.capacity = room
@@ -49,6 +58,14 @@ class Batch:
     def size(self) -> int:
         """What its records count in the buffer."""
         return self.capacity - self.room
+
+    def absorb(self, following: Batch) -> None:
+        """Take the records of the one behind, which is closed, as if they had come here; it is left empty."""
+        self.completions += [(completion, len(self.records) + first) for completion, first in following.completions]
+        self.records += following.records
+        self.plain = self.plain and following.plain
+        self.capacity, self.room = self.size + following.size, 0
+        following.records, following.room = [], following.capacity
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
@@ -88,12 +105,14 @@ class Accumulator:
     """The producer's buffer."""
 
     def __init__(self, *, batch_bytes_max: int, batch_records_max: int, buffer_bytes_max: int, linger_seconds: float,
-                 delivery_timeout_seconds: float, new_completion: Callable[[TopicPartition], Any] = lambda partition: None) -> None:
+                 delivery_timeout_seconds: float, request_bytes_max: int = REQUEST_BYTES_MAX,
+                 new_completion: Callable[[TopicPartition], Any] = lambda partition: None) -> None:
         self.room = buffer_bytes_max
         self.buffer_bytes_max = buffer_bytes_max
         self.failed: list[Batch] = []  # given up, not yet told to the caller
         self._batch_bytes_max = batch_bytes_max
         self._batch_records_max = batch_records_max
+        self._request_bytes_max = request_bytes_max
         self._last_index = batch_records_max - 1
         self._linger_seconds = linger_seconds
         self._delivery_timeout_seconds = delivery_timeout_seconds
@@ -236,8 +255,16 @@ class Accumulator:
         del self._waiting[lane.partition]
         batch = lane.batches[0]
         self._close(batch)
+        if batch.sequence is None:
+            self._absorb_following(batch)
         lane.in_flight = True
         return batch
+
+    def _absorb_following(self, batch: Batch) -> None:
+        waiting = batch.lane.batches
+        while len(waiting) > 1 and waiting[1].closed and batch.size + waiting[1].size <= self._request_bytes_max:
+            batch.absorb(waiting[1])
+            del waiting[1]
 
     def assign_sequence(self, batch: Batch) -> ProducerSequence:
         """The batch's sequence, the same at every attempt."""

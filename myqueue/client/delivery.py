@@ -38,17 +38,18 @@ class Undelivered:
 class Completion:
     """One batch's outcome, shared by the deliveries of its records."""
 
-    __slots__ = ("_event", "appended", "error", "partition")
+    __slots__ = ("_event", "appended", "error", "first", "partition")
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.appended: Appended | None = None
+        self.first = 0
         self.error: MyQueueError | None = None
         self._event = threading.Event()
 
-    def succeed(self, appended: Appended | None) -> None:
-        """Stored; None where the place is no longer known."""
-        self.appended = appended
+    def succeed(self, appended: Appended | None, first: int = 0) -> None:
+        """Stored, from the ``first`` of the appended records on; None where the place is no longer known."""
+        self.appended, self.first = appended, first
         self._event.set()
 
     def fail(self, error: MyQueueError) -> None:
@@ -92,4 +93,4 @@ class Delivery(tuple):
         appended = completion.appended
         if appended is None:
             return Receipt(topic, partition, None)
-        return Receipt(topic, partition, appended.base_offset + index, appended.append_time_us)
+        return Receipt(topic, partition, appended.base_offset + completion.first + index, appended.append_time_us)

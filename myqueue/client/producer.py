@@ -38,7 +38,8 @@ class MyProducer:
         topics: registered at once, and created where they do not exist; others are registered at their first ``send``.
         broker: ``"host:port"`` of the balancer, or several.
         linger_seconds: how long a batch waits for more messages before it leaves.
-        batch_bytes_max, batch_records_max: a batch leaves at once when it is so full.
+        batch_bytes_max, batch_records_max: a batch leaves at once when it is so full. Several that wait for the same partition leave together,
+            up to 1 MiB.
         buffer_bytes_max: bound on what is accepted and not delivered.
         max_block_seconds: how long ``send`` waits for room, and the constructor and a first ``send`` for the cluster.
         delivery_timeout_seconds: how long a message is retried before it is given up.
@@ -182,8 +183,9 @@ class MyProducer:
             self._drain(timeout_seconds)
             undelivered = self._accumulator.take_failed() + self._accumulator.abandon()
             for batch in undelivered:
-                if not batch.completion.is_done():
-                    batch.completion.fail(batch.error or ClosedError("the producer was stopped before the message was delivered"))
+                for completion, _ in batch.completions:
+                    if not completion.is_done():
+                        completion.fail(batch.error or ClosedError("the producer was stopped before the message was delivered"))
             self._changed.notify_all()
         self._close()
         if undelivered:

@@ -66,7 +66,8 @@ class Sender:
         with self._changed:
             if self._accumulator.holds(batch):
                 self._accumulator.delivered(batch)
-                batch.completion.succeed(appended)
+                for completion, first in batch.completions:
+                    completion.succeed(appended, first)
                 self._changed.notify_all()
 
     def _append(self, batch: Batch) -> Appended:
@@ -126,7 +127,8 @@ class Sender:
         if batch.doubtful and error.outcome != UNKNOWN:
             error = OutcomeUnknownError(f"{error.message}; an earlier attempt may have stored it")
         self._accumulator.give_up(batch, error, forget_identity=isinstance(error, NOT_US))
-        batch.completion.fail(error)
+        for completion, _ in batch.completions:
+            completion.fail(error)
         self._changed.notify_all()
 
 

@@ -16,7 +16,7 @@ LINGER = 0.01
 
 def accumulator(partitions: int = 1, **options) -> Accumulator:
     made = Accumulator(**{"batch_bytes_max": 1_000, "batch_records_max": 5, "buffer_bytes_max": 10_000, "linger_seconds": LINGER,
-                          "delivery_timeout_seconds": 60.0, "new_completion": lambda partition: [partition], **options})
+                          "delivery_timeout_seconds": 60.0, "request_bytes_max": 0, "new_completion": lambda partition: [partition], **options})
     made.set_topic("a", partitions=partitions, producer_id=7, producer_epoch=0)
     return made
 
@@ -98,6 +98,38 @@ def test_a_retry_is_the_same_batch_with_the_same_sequence_and_nothing_overtakes_
     again = take(made, now=3.0)
     assert again is first
     assert before == (again.records, again.sequence)
+
+
+def test_what_has_filled_up_behind_a_batch_leaves_with_it_up_to_a_bound() -> None:
+    """And is one batch with it from then on; what is still open stays, and what comes later waits."""
+    completions = iter("abcdef")
+    made = accumulator(request_bytes_max=record_size(b"x") * 10, new_completion=lambda partition: next(completions))
+    fill(made, *[b"%d" % number for number in range(7)])
+    first = take(made)
+    assert ([b"%d" % number for number in range(5)], [("a", 0)]) == (first.records, first.completions), "the one behind it was open"
+    fill(made, *[b"%d" % number for number in range(7, 10)], *[b"x"] * 10)
+    made.retry(first, OutcomeUnknownError(), not_before=0.0)
+    assert 5 == len(take(made).records), "what was sent before is sent again as it was"
+    made.delivered(first)
+    second = take(made)
+    assert [b"5", b"6", b"7", b"8", b"9"] + [b"x"] * 5 == second.records
+    assert ([("b", 0), ("c", 5)], 1) == (second.completions, second.sequence.seq)
+    assert [10, 5] == [len(batch.records) for batch in made.pending()]
+    made.delivered(second)
+    made.delivered(take(made))
+    assert made.buffer_bytes_max == made.room
+
+
+def test_what_leaves_together_is_given_up_together_and_counted_once() -> None:
+    made = accumulator(request_bytes_max=1 << 20)
+    fill(made, *[b"x"] * 10)
+    made.add("a", Record(b"v", key=b"k"), now=0.0)
+    pending = made.hurry()
+    batch = take(made)
+    assert (11, [11, 0, 0], False) == (len(batch.records), [len(one.records) for one in pending], batch.plain)
+    made.give_up(batch, TooLargeError())
+    assert [batch] == made.take_failed()
+    assert (made.buffer_bytes_max, False) == (made.room, made.is_occupied())
 
 
 def test_sequences_go_on_where_a_batch_was_refused_for_sure() -> None:
@@ -232,7 +264,7 @@ def test_random_runs_deliver_every_record_once_in_order_with_gapless_sequences()
     """Sends, takes, retries and deliveries in any order, for 100 seeds: each lane's log is what was sent to it, in order."""
     for seed in range(100):
         draw = random.Random(seed)
-        made = accumulator(partitions=3, buffer_bytes_max=1 << 20)
+        made = accumulator(partitions=3, buffer_bytes_max=1 << 20, request_bytes_max=draw.choice([0, 700, 1 << 20]))
         sent: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
         logs: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
         flying: list[Batch] = []

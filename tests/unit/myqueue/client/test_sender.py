@@ -31,14 +31,14 @@ from myqueue.testing import InMemoryTransport, ManualClock
 class World:
     """A sender before a cluster in memory."""
 
-    def __init__(self, *, brokers: int = 1, partitions: int = 1) -> None:
+    def __init__(self, *, brokers: int = 1, partitions: int = 1, request_bytes_max: int = 1 << 20) -> None:
         self.clock = ManualClock()
         self.transport = InMemoryTransport(brokers=brokers, clock=self.clock)
         self.transport.create_topic("a", partitions)
         self.connection = Connection("lb:1", transport=self.transport, clock=self.clock, pause=self.clock.advance)
         self.connection.refresh_until(["a"], 1.0)
         self.accumulator = Accumulator(batch_bytes_max=1 << 20, batch_records_max=10, buffer_bytes_max=1 << 24, linger_seconds=0.0,
-                                       delivery_timeout_seconds=60.0, new_completion=Completion)
+                                       delivery_timeout_seconds=60.0, request_bytes_max=request_bytes_max, new_completion=Completion)
         self.accumulator.set_topic("a", partitions=partitions, producer_id=77, producer_epoch=0)
         self.sender = Sender(self.connection, self.accumulator, threading.Condition(), Presence("producers", self.connection))
 
@@ -68,6 +68,18 @@ def test_deliveries_say_where_each_message_is() -> None:
     world.run()
     assert list(range(25)) == [delivery.result(0).offset for delivery in deliveries]
     assert numbered(25) == world.stored()
+
+
+def test_what_leaves_together_shares_its_outcome() -> None:
+    """Three batches, one request and one refusal; whoever waits for any of them is told."""
+    world = World()
+    deliveries = world.send(*numbered(30))
+    world.transport.refuse(CorruptBatchError("no"))
+    world.run()
+    for delivery in deliveries[::10]:
+        with pytest.raises(CorruptBatchError):
+            delivery.result(0)
+    assert [30] == [len(batch.records) for batch in world.accumulator.take_failed()]
 
 
 def test_answers_that_are_lost_cause_no_duplicate_and_no_other_order() -> None:
@@ -114,8 +126,8 @@ def test_a_quota_is_waited_for_no_longer_than_the_delivery_may_take() -> None:
     assert 60.0 == world.clock.monotonic() - began
 
 
-def test_a_batch_that_can_never_be_stored_fails_alone_and_the_next_goes_on() -> None:
-    world = World()
+def test_a_request_that_can_never_be_stored_fails_alone_and_the_next_goes_on() -> None:
+    world = World(request_bytes_max=0)
     deliveries = world.send(*numbered(20))
     world.transport.refuse(CorruptBatchError("no"))
     world.run()
@@ -137,7 +149,7 @@ def test_away_for_longer_than_the_delivery_time_everything_is_given_up_with_its_
 
 def test_a_doubt_is_not_hidden_by_what_a_later_attempt_met() -> None:
     """The first attempt was stored and its answer lost; the ones after it surely did nothing, until the time was over."""
-    world = World()
+    world = World(request_bytes_max=0)
     deliveries = world.send(*numbered(20))
     world.transport.lose_answers(1)
     world.sender.run_once()
