@@ -6,6 +6,7 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    DoubleType,
     IntegerType,
     LongType,
     StringType,
@@ -50,4 +51,32 @@ STRETCH_FACTS = StructType([
     StructField("damage_count", LongType()),
     StructField("error", StringType()),
     StructField("is_dropped", BooleanType()),
+])
+
+# One row per audit, with what it found in lists.
+AUDITS = StructType([
+    StructField("at", TimestampType()),
+    StructField("cluster_id", StringType()),
+    StructField("result", StringType()),
+    StructField("metadata_version", LongType()),
+    StructField("seconds", DoubleType()),
+    StructField("replicas", LongType()),
+    StructField("managers", LongType()),
+    StructField("messages", LongType()),
+    StructField("topics", ArrayType(StructType([
+        StructField("topic", StringType()),
+        StructField("partitions", LongType()),
+        StructField("messages", LongType()),
+        StructField("entries", LongType()),
+    ]))),
+    StructField("findings", ArrayType(StructType([
+        StructField("id", StringType()),
+        StructField("check", StringType()),
+        StructField("place", StringType()),
+    ]))),
+    StructField("skipped", ArrayType(StructType([
+        StructField("node", StringType()),
+        StructField("what", StringType()),
+        StructField("why", StringType()),
+    ]))),
 ])

@@ -1,13 +1,16 @@
-"""spark-submit audit: check the logs of all brokers and the metadata of all managers; reports as JSON, HTML, metrics and a table, an exit code."""
+"""spark-submit audit: check the logs of all brokers and the metadata of all managers; reports as JSON, HTML, metrics,
+a row of a Parquet history and a table, an exit code."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.audit import report as reports
 from pipeline.audit.data_source import execute_in_spark
+from pipeline.audit.history import keep
 from pipeline.audit.logs import LogAudit
 from pipeline.audit.run import audit_cluster
 from pipeline.cluster import Cluster, choose_topics, fetch_cluster
@@ -29,6 +32,7 @@ def main(argv: Sequence[str]) -> int:
         spark = build_session("myqueue audit")
         try:
             report, _ = audit(spark, cluster, settings)
+            keep(spark, report, Path(settings.out))
         finally:
             spark.stop()
         print(reports.to_text(report))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from myqueue.protocol.types import PartitionId, Record
 from pipeline.audit.data_source import execute_in_spark
+from pipeline.audit.history import HISTORY_NAME, keep
 from pipeline.audit.log_checks import StretchFacts
 from pipeline.audit.logs import Execute, LogAudit, audit_logs, execute_here
 from pipeline.audit.managers import ManagerAudit, audit_managers
@@ -157,6 +160,25 @@ def test_spark_finds_what_the_plain_loop_finds(spark: SparkSession, logs: Filled
     done = myqueue_audit(logs, tmp_path / "here")
     same = json.loads((tmp_path / "here" / "audit.json").read_text(encoding="utf-8"))
     assert (1, written["findings"], written["partitions"]) == (done.returncode, same["findings"], same["partitions"]), done.stderr
+
+
+def test_the_history_tells_since_when_a_fault_is_there(spark: SparkSession, logs: FilledCluster, tmp_path: Path) -> None:
+    """A row an audit; the README's statement over three of them."""
+    settings, reports = PipelineSettings(out=str(tmp_path), range_bytes=MEBIBYTE), []
+    for harm in (None, "DELETE FROM log_segment_1 WHERE partition = 0 AND lsn = 2", "DELETE FROM log_segment_1 WHERE partition = 0 AND lsn = 5"):
+        if harm:
+            execute(logs.urls[0], harm)
+        report, _ = audit(spark, logs.view(), settings)
+        reports.append(replace(report, at=f"2026-01-0{len(reports) + 1}T00:00:00+00:00"))
+        keep(spark, reports[-1], tmp_path)
+    kept = spark.read.parquet(str(tmp_path / HISTORY_NAME)).orderBy("at").collect()
+    assert [("clean", 0), ("findings", 1), ("findings", 2)] == [(row["result"], len(row["findings"])) for row in kept]
+    assert [364, 354, 344] == [row["messages"] for row in kept]
+    assert [("a", 2), ("b", 1)] == [(topic["topic"], topic["partitions"]) for topic in kept[0]["topics"]]
+    [statement] = re.findall(r"```sql\n(.*?)```", (ROOT / "pipeline/README.md").read_text(encoding="utf-8"), re.DOTALL)
+    told = spark.sql(statement.replace("audit/history", str(tmp_path / HISTORY_NAME))).collect()
+    assert {(2, 3), (3, 3)} == {(row["since"].day, row["last_seen"].day) for row in told}
+    assert {finding.id for finding in reports[-1].findings} == {row["id"] for row in told}
 
 
 def test_myqueue_audit_needs_no_spark(filled: FilledCluster, tmp_path: Path) -> None:
