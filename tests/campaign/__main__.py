@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         shape = Shape(options.brokers, options.managers, options.postgres, tuple(filter(None, options.broken.split(","))))
         plan = Plan(seconds=options.minutes * 60, seed=seed, rate=options.rate, pause_seconds=options.pause, only=only,
-                    replication_factor=options.replication_factor, shape=shape)
+                    replication_factor=options.replication_factor, shape=shape, logs=None if options.logs is None else Path(options.logs))
         shape.spec  # noqa: B018 (reading it checks it)
     except MyQueueError as error:
         parser.error(str(error))
@@ -65,6 +65,7 @@ def _arguments() -> argparse.ArgumentParser:
                         help="break rules on purpose, the campaign should fail: append_before_disk, vote_not_stored")
     parser.add_argument("--json", metavar="FILE", help="write the verdict there")
     parser.add_argument("--history", metavar="FILE", help="write everything that was seen there, as JSON lines")
+    parser.add_argument("--logs", metavar="DIR", help="keep the nodes' logs there")
     return parser
 
 

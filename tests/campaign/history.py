@@ -125,6 +125,16 @@ class Struck(NamedTuple):
     remark: str = ""
 
 
+class Refused(NamedTuple):
+    """A call of a client that was not answered well, as faults excuse it: its status (0: no answer) and what the server said."""
+
+    who: str
+    call: str
+    status: int
+    said: str
+    at: float
+
+
 class Oddity(NamedTuple):
     """An answer that no fault excuses: another status than the contract allows, an error of a client that should wait and go on."""
 
@@ -162,6 +172,7 @@ class History:
     commands: list[Command] = field(default_factory=list)
     led: list[Led] = field(default_factory=list)
     struck: list[Struck] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
     oddities: list[Oddity] = field(default_factory=list)
     healed_at: float | None = None
     ended_at: float | None = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from myqueue.client.admin import AdminClient
 from myqueue.errors import MyQueueError
@@ -38,6 +40,7 @@ class Plan:
         only: kinds of faults to draw from; all by default.
         faults: a schedule of one's own in place of the seed's.
         replication_factor: of the topics; None leaves it to the cluster.
+        logs: a folder for the nodes' logs, which are gone with the cluster otherwise.
         patience_seconds: how long nobody may stand still after healing; less only where the verdict is about something else.
         enough: ends the faults before their time once it is true of the history.
     """
@@ -51,6 +54,7 @@ class Plan:
     replication_factor: int | None = None
     shape: Shape = field(default_factory=Shape)
     patience_seconds: float = STUCK_SECONDS
+    logs: Path | None = None
     enough: Callable[[History], bool] = lambda history: False
 
 
@@ -64,6 +68,8 @@ def run(plan: Plan, say: Callable[[str], None] = lambda line: None) -> History:
             campaign.go()
         finally:
             campaign.end()
+            if plan.logs is not None:
+                shutil.copytree(lab.cluster.folder.logs, plan.logs, dirs_exist_ok=True)
         return history
 
 

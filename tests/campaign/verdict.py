@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from tests.campaign.checkers import CHECKERS
@@ -15,6 +15,7 @@ from tests.campaign.history import OK, History
 
 SHOWN_MAX = 10  # findings of one checker that are told; all are counted up to COUNTED_MAX
 COUNTED_MAX = 100_000
+WAITS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """A producer had nothing acknowledged for so long; ``said`` is what its calls were mostly answered meanwhile, where they are known."""
+
+    worker: str
+    began: float
+    seconds: float
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The outcome of a campaign."""
 
@@ -46,6 +57,7 @@ class Verdict:
     commands: dict[str, int]  # outcome → operations on the metadata
     recovery: dict[str, Times]  # kind of fault → times
     overall: Times | None
+    waits: tuple[Wait, ...] = ()
     remarks: tuple[str, ...] = field(default=())
 
     @property
@@ -73,7 +85,7 @@ def judge(history: History) -> Verdict:
     return Verdict(findings, dict(Counter(struck.kind for struck in history.struck)), {worker: dict(counts) for worker, counts in outcomes.items()},
                    len(history.read) + len(history.shared), dict(Counter(command.outcome for command in history.commands)),
                    {kind: times for kind in sorted(recovery) if (times := summarise(recovery[kind])) is not None},
-                   summarise([seconds for one in recovery.values() for seconds in one]),
+                   summarise([seconds for one in recovery.values() for seconds in one]), longest_waits(history),
                    tuple(f"{struck.kind} {struck.victims}: {struck.remark}" for struck in history.struck if struck.remark))
 
 
@@ -91,6 +103,21 @@ def recovery_seconds(history: History) -> dict[str, list[float]]:
             if place < len(lane):
                 found[struck.kind].append(min(ended for _, ended in lane[place:place + 200]) - struck.began)
     return dict(found)
+
+
+def longest_waits(history: History) -> tuple[Wait, ...]:
+    """The longest times between two acknowledgements of a producer, whatever struck it meanwhile."""
+    ended: dict[str, list[float]] = defaultdict(list)
+    for sent in history.sent:
+        if sent.outcome == OK:
+            ended[sent.worker].append(sent.ended)
+    gaps = sorted(((after - before, worker, before) for worker, times in ended.items() for before, after in pairwise(sorted(times))), reverse=True)
+    waits = []
+    for seconds, worker, before in gaps[:WAITS_SHOWN]:
+        said = Counter(f"{refused.call}: {refused.status} {refused.said}" for refused in history.refused
+                       if refused.who == worker and before <= refused.at <= before + seconds)
+        waits.append(Wait(worker, before, seconds, "; ".join(f"{count} times {answer}" for answer, count in said.most_common(1))))
+    return tuple(waits)
 
 
 def summarise(seconds: Sequence[float]) -> Times | None:
@@ -113,6 +140,8 @@ def told(verdict: Verdict, *, replay: str) -> str:
     rows.append(("all", str(sum(verdict.faults.values())), *_seconds(verdict.overall)))
     lines = [*_table(rows), "", *_table([("producer", "acknowledged", "failed", "unknown"), *(
         (worker, *(str(counts.get(outcome, 0)) for outcome in ("ok", "failed", "unknown"))) for worker, counts in sorted(verdict.outcomes.items()))])]
+    lines += ["", "longest waits for an acknowledgement:"]
+    lines += [f"  {wait.worker} {wait.seconds:.1f} s from {wait.began:.1f} s on{': ' if wait.said else ''}{wait.said}" for wait in verdict.waits]
     commands = ", ".join(f"{count} {outcome}" for outcome, count in sorted(verdict.commands.items()))
     lines += ["", f"{verdict.acknowledged} messages acknowledged, {verdict.reads} read; commands on the metadata: {commands or 'none'}", ""]
     lines += _table([("checker", "found"), *((name, str(finding.count) if finding.count else "none") for name, finding in verdict.findings.items())])

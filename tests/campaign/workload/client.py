@@ -9,11 +9,12 @@ from typing import Any
 import requests
 
 from myqueue.errors import MyQueueError
-from tests.campaign.history import FAILED, OK, UNKNOWN, History, Oddity
+from tests.campaign.history import FAILED, OK, UNKNOWN, History, Oddity, Refused
 from tests.support.load import Worker
 
 CALL_SECONDS = 15.0
 JOIN_SECONDS = 90.0
+SAID_MAX = 300  # of an answer that is noted
 FILLER = "x" * 64
 
 
@@ -103,14 +104,19 @@ class HttpClient(Client):
         except requests.JSONDecodeError:
             self.odd(f"{method} {path}: status {answer.status_code} without JSON: {answer.text[:200]!r}")
             return Answer(UNKNOWN, answer.status_code, {})
-        except requests.RequestException:  # nobody says what happened
+        except requests.RequestException as error:  # nobody says what happened
+            self._refused(method, path, 0, type(error).__name__)
             return Answer(UNKNOWN, 0, {})
         if answer.status_code in good:
             return Answer(OK, answer.status_code, body)
+        self._refused(method, path, answer.status_code, str(body)[:SAID_MAX])
         outcome = body.get("outcome") or (body.get("error") or {}).get("outcome")
         if answer.status_code not in (429, 503):
             self.odd(f"{method} {path}: status {answer.status_code}: {str(body)[:300]}")
         return Answer(FAILED if outcome == "not_done" else UNKNOWN, answer.status_code, body)
+
+    def _refused(self, method: str, path: str, status: int, said: str) -> None:
+        self.history.refused.append(Refused(self.name, f"{method} {path}", status, said, self.now()))
 
     def insist(self, method: str, path: str, *, tries: int = 60, **arguments: Any) -> dict[str, Any]:
         """For setting up: repeat a call until it is answered well."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.campaign.history import OK, UNKNOWN, Command, History, Oddity, Sent, Stored, Struck
-from tests.campaign.verdict import Times, judge, recovery_seconds, summarise, told
+from tests.campaign.history import OK, UNKNOWN, Command, History, Oddity, Refused, Sent, Stored, Struck
+from tests.campaign.verdict import Times, Wait, judge, recovery_seconds, summarise, told
 
 
 def history() -> History:
@@ -42,6 +42,19 @@ def test_recovery_counts_only_what_was_sent_after_the_fault() -> None:
     """Producer a sent its next at 3.0 and had it at 3.5; producer b at 8.0, acknowledged at 9.0."""
     found = recovery_seconds(history())
     assert {"kill_broker": [1.3, 6.8]} == {kind: [round(one, 6) for one in times] for kind, times in found.items()}
+
+
+def test_the_longest_waits_say_what_was_answered_meanwhile():
+    """Producer a had nothing between 9.5 and 30.5; only its own calls in that time count."""
+    seen = history()
+    seen.sent.append(Sent("a", 10, "t", 0, 11, OK, 30.0, 30.5))
+    seen.refused += [Refused("a", "POST /x", 503, "no majority", at) for at in (12.0, 13.0)]
+    seen.refused += [Refused("a", "POST /x", 0, "ConnectTimeout", 14.0), Refused("a", "POST /x", 0, "before", 9.0)]
+    seen.refused.append(Refused("b", "POST /x", 0, "another", 15.0))
+    first, second, *_ = judge(seen).waits
+    assert first == Wait("a", 9.5, 21.0, "2 times POST /x: 503 no majority")
+    assert (second.worker, second.seconds) == ("a", 1.0)
+    assert "a 21.0 s from 9.5 s on: 2 times POST /x: 503 no majority" in told(judge(seen), replay="")
 
 
 def test_percentiles_are_of_the_nearest_rank() -> None:
