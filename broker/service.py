@@ -21,6 +21,7 @@ from myqueue.errors import (
     OutcomeUnknownError,
     QuotaExceededError,
     UnavailableError,
+    UnknownPartitionError,
 )
 from myqueue.protocol.batch import Block
 from myqueue.protocol.entry import marker_entry
@@ -33,7 +34,7 @@ from .core.admission import fault_of
 from .core.append import AppendRequest, AppendResult
 from .core.group import GroupPlan, Handed, Request, plan_group
 from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest
-from .core.replica import Appointment, PromiseAnswer, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
+from .core.replica import Appointment, PromiseAnswer, PromisePlan, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
 from .later import AfterCommit, Answer, NotSettledError
 from .reads import Reads
 from .replicator import Replicator
@@ -162,17 +163,25 @@ class BrokerService:
             RefusedError: see ``plan_promise``; ``promised_epoch`` says what is promised.
         """
         who = self._who()
-        self._store.create(partition, topic=topic, config=config)
-        with self._store.locked(partition) as held:
-            head = held.head
-            plan = plan_promise(head, epoch)
-            if plan.changes:
-                held.promise(plan.promised_epoch)
+        try:
+            head, plan = self._promised(partition, epoch)
+        except UnknownPartitionError:
+            self._store.create(partition, topic=topic, config=config)
+            head, plan = self._promised(partition, epoch)
         if plan.changes:
             self._replicator.stop_leading(partition, plan.promised_epoch)
         self._wakeups.wake(TOPICS_KEY)
         serves_nothing = head.seeding_until is not None or head.fault is not None
         return PromiseAnswer(plan.promised_epoch, who.disk_id, head.end.epoch, head.end.lsn, head.commit_lsn, seeding=serves_nothing)
+
+    def _promised(self, partition: PartitionId, epoch: int) -> tuple[Head, PromisePlan]:
+        """The head as it was before, and what was promised."""
+        with self._store.locked(partition) as held:
+            head = held.head
+            plan = plan_promise(head, epoch)
+            if plan.changes:
+                held.promise(plan.promised_epoch)
+        return head, plan
 
     def appoint(self, partition: PartitionId, *, topic: str, config: dict[str, object], appointment: Appointment) -> int:
         """Lead a partition in an epoch: the log is made where it is not there, the marker is appended. A repeat changes nothing.

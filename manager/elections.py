@@ -1,7 +1,7 @@
 """Carries elections out: begins them with one command, collects promises broker by broker, appoints the winners with another.
 
-Many partitions go through one round together, so that a dead broker with a thousand of them costs two commands and a few
-calls. What is decided in it is decided by ``cluster.election``; a round that is cut short leaves ELECTING behind, and
+Many partitions go through one round together, so that a dead broker with two hundred of them costs two commands and a few
+calls; more take several rounds, so that the first ones are led again before the last one is asked for. What is decided in it is decided by ``cluster.election``; a round that is cut short leaves ELECTING behind, and
 whoever comes next begins a new epoch.
 """
 
@@ -26,8 +26,8 @@ from myqueue.errors import MyQueueError
 from myqueue.protocol.types import PartitionId
 from myqueue.service import metrics
 
-CHUNK = 100  # promises in one call: each costs the broker a transaction
-ITEMS_MAX = 1_000  # of one command, which the WAL bounds in bytes
+CHUNK = 20  # promises and appointments in one call: each costs the broker a transaction, and calls side by side share their syncs
+ROUND_MAX = 200  # elections in one round: none of them has a leader before the slowest is decided
 COLLECT_SECONDS, COLLECT_SECONDS_MAX = 3.0, 12.0  # for the promises; longer with each attempt, since brokers that have much to do need it
 LATE_SECONDS = 0.1  # how long to wait for more promises once all is decided: a further log may answer yet
 _log = logging.getLogger(__name__)
@@ -74,8 +74,8 @@ class Elections:
             MyQueueError: the managers did not take a command: elections may be left behind.
         """
         found: set[PartitionId] = set()
-        for first in range(0, len(elections), ITEMS_MAX):
-            found |= self._round(elections[first:first + ITEMS_MAX], outlook, min(COLLECT_SECONDS * (1 + attempts), COLLECT_SECONDS_MAX))
+        for first in range(0, len(elections), ROUND_MAX):
+            found |= self._round(elections[first:first + ROUND_MAX], outlook, min(COLLECT_SECONDS * (1 + attempts), COLLECT_SECONDS_MAX))
         return found
 
     def _round(self, elections: Sequence[Election], outlook: Outlook, collect_seconds: float) -> set[PartitionId]:
@@ -144,10 +144,11 @@ class Elections:
                 if partition_id(row) in wanted and row.leader is not None:
                     groups.setdefault(row.leader, []).append((row, appointment(topic, row)))
 
-        def tell(broker_id: int) -> Callable[[], None]:
-            return lambda: self._appointer.tell(broker_id, catalogue.address(broker_id), groups[broker_id])
+        def tell(broker_id: int, part: list[tuple[PartitionRow, dict[str, Any]]]) -> Callable[[], None]:
+            return lambda: self._appointer.tell(broker_id, catalogue.address(broker_id), part)
 
-        for outcome in self._brokers.each([tell(broker_id) for broker_id in groups]):
+        parts = [(broker_id, group[first:first + CHUNK]) for broker_id, group in groups.items() for first in range(0, len(group), CHUNK)]
+        for outcome in self._brokers.each([tell(*part) for part in parts]):
             if isinstance(outcome, MyQueueError):
                 _log.warning("a new leader has not been told: %s", outcome.message, extra={"code": outcome.code})
 

@@ -1,7 +1,7 @@
-"""How long producers wait when a leader dies: ``python -m tests.support.bench_failover [--rounds N]``.
+"""How long producers wait when a leader dies: ``python -m tests.support.bench_failover [--rounds N] [--partitions N]``.
 
-Starts a cluster with three brokers, keeps a producer sending to a topic with one partition and three replicas, kills the
-leader's broker (-9, all its processes), and takes the time to the next acknowledged message that was sent after it; then the broker is
+Starts a cluster with three brokers, keeps a producer sending to a topic with three replicas, kills the broker (-9, all its processes) that leads
+its first partition, and takes the time until each partition has acknowledged a message that was sent after it; then the broker is
 started again, and the next round begins once all replicas are in step.
 """
 
@@ -31,12 +31,13 @@ def leader_node(cluster: Cluster) -> str | None:
     return None if leader is None else nodes[ports[leader]]
 
 
-def failover_seconds(cluster: Cluster, producer: MyProducer) -> float:
-    """From the leader's death to the next message that was sent after it and acknowledged."""
+def failover_seconds(cluster: Cluster, producer: MyProducer, partitions: int) -> float:
+    """From the leader's death until every partition has acknowledged a message that was sent after it."""
     name = wait_until(lambda: leader_node(cluster), timeout_seconds=WAIT_SECONDS, what="a leader")
     began = time.perf_counter()
     cluster.kill(name)
-    producer.send(TOPIC, b"after").result(WAIT_SECONDS)
+    for delivery in [producer.send(TOPIC, b"after", partition=number) for number in range(partitions)]:
+        delivery.result(WAIT_SECONDS)
     seconds = time.perf_counter() - began
     cluster.start(name)
     wait_until(lambda: cluster.node(name)["ready"], timeout_seconds=WAIT_SECONDS, what=f"{name} to be ready")
@@ -48,16 +49,17 @@ def failover_seconds(cluster: Cluster, producer: MyProducer) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, metavar="N", help="default: 20")
+    parser.add_argument("--partitions", type=int, default=1, metavar="N", help="of the topic (default: 1)")
     arguments = parser.parse_args()
     with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,))) as cluster:
-        made = requests.post(f"http://{cluster.bootstrap}/v1/topics", json={"topic": TOPIC}, timeout=10)
+        made = requests.post(f"http://{cluster.bootstrap}/v1/topics", json={"topic": TOPIC, "partitions": arguments.partitions}, timeout=60)
         assert made.status_code == 201, made.text
         assert made.json()["replication_factor"] == 3, made.text
         with MyProducer(topics=[TOPIC], broker=cluster.bootstrap) as producer:
             producer.send(TOPIC, b"first").result(WAIT_SECONDS)
             times = []
             for number in range(arguments.rounds):
-                times.append(failover_seconds(cluster, producer))
+                times.append(failover_seconds(cluster, producer, arguments.partitions))
                 print(f"round {number + 1}: {times[-1]:.2f} s", flush=True)
     ordered = sorted(times)
     p95 = ordered[int(0.95 * (len(ordered) - 1))]
