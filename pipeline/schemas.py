@@ -27,6 +27,7 @@ MESSAGES = StructType([
     StructField("timestampType", IntegerType()),    # 0: the client's, 1: the broker's
 ])
 MESSAGES_WITH_HEADERS = StructType([*MESSAGES.fields, StructField("headers", HEADERS)])
+READABLE = StructType([*MESSAGES_WITH_HEADERS.fields, StructField("appendTime", TimestampType())])  # the last one only where a schema names it
 
 DAMAGE = StructType([
     StructField("check", StringType()),
