@@ -10,8 +10,9 @@ from pipeline.audit.findings import CHECKS, OF_LOGS, Finding, Skipped
 from pipeline.audit.logs import LogAudit, PartitionCoverage
 from pipeline.audit.managers import ManagerAudit, ManagerCoverage
 from pipeline.audit.metrics import HELP, to_prometheus
-from pipeline.audit.page import ROWS_SHOWN_MAX, to_html
+from pipeline.audit.page import to_html
 from pipeline.audit.report import AuditReport, build_report
+from pipeline.pages import ROWS_SHOWN_MAX
 
 FINDING = Finding("gap", "broker-1", "t", 0, 4, 50, 60, "<b>entry</b> 4 & 5 are missing")
 
@@ -47,7 +48,7 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     assert [] == parser.open
     assert "&lt;b&gt;entry&lt;/b&gt; 4 &amp; 5 are missing" in page and "<b>" not in page
     assert not re.search(r"https?://|<script|src=|url\(|@import", page)
-    assert all(text in page for text in (FINDING.id, "broker-1 t/0 lsn 4", "5,000", "refused", "manager-1", 'class="result findings"'))
+    assert all(text in page for text in (FINDING.id, "broker-1 t/0 lsn 4", "5,000", "refused", "manager-1", 'class="result bad"'))
 
 
 def test_many_findings_are_cut_off_and_said() -> None:
