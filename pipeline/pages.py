@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -16,11 +17,12 @@ _STYLE = """
 @media(prefers-color-scheme:dark){:root{--ink:#e7ebf2;--soft:#9aa5b8;--line:#333c4b;--page:#151a22;--bar:#79a7e3;--good:#5fc795;--bad:#ff8a80;--unsure:#f0bf6a;
 --c0:#79a7e3;--c1:#f0a860;--c2:#62c3a9;--c3:#dd8fb4;--c4:#c3cd6a;--c5:#ab94dd;--c6:#e58c74;--c7:#77839a}}
 body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page);max-width:64rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:2rem 0 .4rem}h3{font-size:.95rem;font-weight:600;margin:1.2rem 0 .2rem;overflow-wrap:anywhere}
+h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:2rem 0 .4rem}h3{font-size:.95rem;margin:1.2rem 0 .2rem;overflow-wrap:anywhere}
 p{margin:.3rem 0;color:var(--soft)}.result{font-size:1.15rem;font-weight:600;margin:.6rem 0}
 .good{color:var(--good)}.bad{color:var(--bad)}.unsure{color:var(--unsure)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
+td:first-child{min-width:9rem}
 th{color:var(--soft);font-weight:500;white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}code{font-size:.9em}svg rect{fill:var(--bar)}
 figure{margin:.6rem 0}figcaption{color:var(--soft)}.chart{width:100%;height:auto;display:block}.chart text{fill:var(--soft);font-size:12px}
 .chart line{stroke:var(--line)}.key{display:inline-block;margin-right:1rem;overflow-wrap:anywhere}.key svg{margin-right:.4rem}
@@ -64,19 +66,20 @@ class Series:
 
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 960, 190, 76, 10, 24  # pixels of a chart, and what of it is left to the axes
-_LABELS_MAX = 6
+_COLUMN_MAX = 40.0  # pixels
+_LABEL = 140.0  # pixels that the text below a column takes
 
 
 def columns(caption: str, labels: Sequence[str], series: Sequence[Series], shown: Callable[[int], str]) -> str:
     """A chart of columns, the series one on top of the other, at most COLOURS of them. A column says its values where the pointer rests on it."""
     assert len(series) <= COLOURS and all(len(one.values) == len(labels) for one in series), "a colour for each series, a value for each column"
     top = round_up(max((sum(values) for values in zip(*(one.values for one in series), strict=True)), default=0))
-    step, height = (_WIDTH - _LEFT) / max(1, len(labels)), _HEIGHT - _TOP - _BOTTOM
+    step, height = min(_COLUMN_MAX, (_WIDTH - _LEFT) / max(1, len(labels))), _HEIGHT - _TOP - _BOTTOM
     parts = [_gridline(_TOP + height * (1 - tick / top), shown(tick)) for tick in sorted({0, top // 2, top})]
     for at, label in enumerate(labels):
         parts.append(_column(_LEFT + at * step, step, height / top, label, [(one, one.values[at]) for one in series], shown))
-    every = -(-len(labels) // _LABELS_MAX)
-    parts += [f'<text x="{_LEFT + at * step + 1:.1f}" y="{_HEIGHT - 6}">{escape(labels[at])}</text>' for at in range(0, len(labels), every or 1)]
+    every = math.ceil(_LABEL / step)
+    parts += [f'<text x="{_LEFT + at * step + 1:.1f}" y="{_HEIGHT - 6}">{escape(labels[at])}</text>' for at in range(0, len(labels), every)]
     return (f'<figure><figcaption>{escape(caption)}</figcaption><svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
             f'aria-label="{escape(caption)}">' + "".join(parts) + "</svg></figure>")
 
@@ -88,9 +91,9 @@ def legend(series: Sequence[Series]) -> str:
 
 
 def round_up(value: int) -> int:
-    """The next of 1, 2, 5, 10, 20, 50, …: where an axis ends."""
+    """The next of 1, 2, 3, 4, 6, 8, 10, 20, 30, …: where an axis ends."""
     power = 10 ** (len(str(max(1, value))) - 1)
-    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= value)
+    return next(power * digit for digit in (1, 2, 3, 4, 6, 8, 10) if power * digit >= value)
 
 
 def _gridline(y: float, label: str) -> str:
