@@ -20,9 +20,9 @@ from pipeline.settings import PipelineSettings
 from tests.pipeline.conftest import FilledCluster, cluster_of
 from tests.pipeline.test_export import run_spark_submit
 from tests.support.log_filler import FIRST_TIME, execute, restored
+from tests.support.markup import check_page
 from tests.support.postgres import PostgresForTests, open_folder
 from tests.support.snapshot_server import NOBODY
-from tests.unit.pipeline.markup import check_page
 
 pytestmark = pytest.mark.timeout(240)  # the first test of the run also starts Spark, on a machine that may be busy
 HOUR = 3_600_000_000

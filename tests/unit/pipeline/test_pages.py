@@ -7,7 +7,7 @@ import re
 import pytest
 
 from pipeline import pages
-from tests.unit.pipeline.markup import check_page
+from tests.support.markup import check_page
 
 ODD = '<i>"&\''
 

@@ -12,7 +12,7 @@ from pipeline.audit.metrics import HELP, to_prometheus
 from pipeline.audit.page import to_html
 from pipeline.audit.report import AuditReport, build_report
 from pipeline.pages import ROWS_SHOWN_MAX
-from tests.unit.pipeline.markup import check_page
+from tests.support.markup import check_page
 
 FINDING = Finding("gap", "broker-1", "t", 0, 4, 50, 60, "<b>entry</b> 4 & 5 are missing")
 

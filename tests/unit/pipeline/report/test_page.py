@@ -13,7 +13,7 @@ from pipeline.report.figures import KeyCount, NotAsked, Period, Readers, Report,
 from pipeline.report.page import OTHERS, to_html
 from pipeline.report.summary import to_json, to_text
 from pipeline.source.cuts import CutPartition, cut_of
-from tests.unit.pipeline.markup import check_page
+from tests.support.markup import check_page
 
 CUT = cut_of("c", [CutPartition(TopicPartition("a", 0), PartitionId(1, 0), OffsetRange(0, 4))])
 HOUR, FIRST = 472_222, 1_700_000_000_000_000
