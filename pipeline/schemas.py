@@ -28,6 +28,19 @@ MESSAGES = StructType([
     StructField("timestampType", IntegerType()),    # 0: the client's, 1: the broker's
 ])
 MESSAGES_WITH_HEADERS = StructType([*MESSAGES.fields, StructField("headers", HEADERS)])
+READABLE = StructType([*MESSAGES_WITH_HEADERS.fields, StructField("appendTime", TimestampType())])  # the last one only where a schema names it
+
+# What a report reads of the messages, and what it says of who reads them.
+REPORTED = StructType([field for field in READABLE if field.name in ("key", "value", "topic", "partition", "offset", "appendTime")])
+LAG = StructType([
+    StructField("kind", StringType()),              # group or consumer
+    StructField("name", StringType()),              # the group's name, the consumer's id
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),              # where it goes on; null where it has committed nothing
+    StructField("end_offset", LongType()),          # of the cut
+    StructField("lag", LongType()),
+])
 
 DAMAGE = StructType([
     StructField("check", StringType()),

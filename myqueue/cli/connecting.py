@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 from collections.abc import Callable
 
 from ..client.admin import AdminClient
-from ..errors import ConfigurationError, UnknownTopicError
+from ..errors import BadRequestError, ConfigurationError, UnknownTopicError
+from ..protocol.names import parse_time
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
@@ -59,11 +59,7 @@ def existing(client: AdminClient, topic: str) -> str:
 
 def moment(text: str) -> int:
     """A time as argparse reads it, in microseconds since 1970: so many of them, or an ISO time (UTC where no zone is given)."""
-    if text.isascii() and text.isdecimal():
-        return int(text)
     try:
-        time = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither microseconds since 1970 nor a time like 2026-03-01T12:00:00Z") from None
-    time = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
-    return max(0, (time - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(microseconds=1))
+        return parse_time(text)
+    except BadRequestError as error:
+        raise argparse.ArgumentTypeError(error.message) from None

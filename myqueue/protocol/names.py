@@ -1,8 +1,9 @@
-"""What a topic may be called, and how numbers from outside are read."""
+"""What a topic may be called, and how numbers and times from outside are read."""
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from ..errors import BadRequestError, InvalidNameError
 
@@ -51,3 +52,15 @@ def parse_integer(value: object, *, name: str, minimum: int = 0, maximum: int = 
     if not minimum <= value <= maximum:
         raise BadRequestError(f"{name} must be from {minimum} to {maximum}, not {value}", argument=name)
     return value
+
+
+def parse_time(text: str) -> int:
+    """Microseconds since 1970: so many of them, or an ISO time (UTC where no zone is given); what lies before 1970 is 0. Raises BadRequestError."""
+    if text.isascii() and text.isdecimal():
+        return parse_integer(text, name="a time")
+    try:
+        time = datetime.fromisoformat(text)
+        time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        return max(0, (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))
+    except ValueError:
+        raise BadRequestError(f"{text!r} is neither microseconds since 1970 nor a time like 2026-03-01T12:00:00Z") from None

@@ -10,6 +10,7 @@ from ..cluster import Cluster, choose_topics
 from ..databases import limits_of
 from ..files import alone_in
 from ..settings import PipelineSettings
+from ..source.cut_reader import cut_reader
 from ..source.cuts import Cut
 from ..source.planner import take_cut
 from ..transforms.counts import collect_counts, differences
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
 
 def write_messages(spark: SparkSession, settings: PipelineSettings, cut: Cut, dataset: Path, fail_on_data_loss: bool) -> None:
     """One Parquet data set, partitioned by topic, with the source's columns, headers included."""
-    options = {"myqueue.bootstrap.servers": settings.bootstrap, "subscribe": ",".join(cut.messages_by_topic()), "cut": cut.to_json(),
-               "includeHeaders": "true", "minPartitions": str(settings.min_partitions), "rangeBytes": str(settings.range_bytes),
-               "failOnDataLoss": str(fail_on_data_loss).lower(), "requestTimeoutSeconds": str(round(settings.request_timeout_seconds) or 1),
-               "statementTimeoutSeconds": str(round(settings.statement_timeout_seconds))}
-    spark.read.format("myqueue").options(**options).load().write.partitionBy("topic").parquet(str(dataset))
+    reader = cut_reader(spark, settings, cut, fail_on_data_loss=fail_on_data_loss).option("includeHeaders", "true")
+    reader.load().write.partitionBy("topic").parquet(str(dataset))
 
 
 @dataclass(frozen=True, slots=True)

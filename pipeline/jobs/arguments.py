@@ -17,7 +17,7 @@ from myqueue.settings import add_arguments, load
 from ..audit.findings import FINDINGS, INCOMPLETE, USAGE
 from ..settings import PipelineSettings
 
-EXIT_CODES = "Exit codes: 0 clean and complete, 1 findings or counts that differ, 2 not everything could be checked, 3 usage."
+EXIT_CODES = "Exit codes: 0 clean and complete, 1 findings or counts that differ, 2 not everything could be checked or asked, 3 usage."
 
 
 class JobParser(argparse.ArgumentParser):

@@ -50,6 +50,17 @@ def cut_of(cluster_id: str, partitions: Iterable[CutPartition]) -> Cut:
     return Cut(cluster_id, {cut.name: cut for cut in partitions})
 
 
+def narrowed(cut: Cut, starts: Mapping[TopicPartition, int | None], ends: Mapping[TopicPartition, int | None]) -> Cut:
+    """The part of a cut between offsets. A partition that is not named keeps its edge; None is its end: nothing lies so late."""
+    def part(one: CutPartition) -> CutPartition:
+        whole = one.offsets
+        start, end = (whole.end if at is None else min(max(at, whole.start), whole.end)
+                      for at in (starts.get(one.name, whole.start), ends.get(one.name, whole.end)))
+        return CutPartition(one.name, one.id, OffsetRange(start, max(start, end)))
+
+    return cut_of(cut.cluster_id, map(part, cut.partitions.values()))
+
+
 def cut_from_json(text: str) -> Cut:
     """Raises BadRequestError where the text is not a cut of this version."""
     try:

@@ -56,7 +56,7 @@ class MyQueueDataSource(DataSource):
 
 
 def _known(schema: StructType) -> StructType:
-    known = {field.name: field.dataType for field in schemas.MESSAGES_WITH_HEADERS}
+    known = {field.name: field.dataType for field in schemas.READABLE}
     wrong = [f"{field.name} {field.dataType.simpleString()}" for field in schema if known.get(field.name) != field.dataType]
     if wrong:
         raise PySparkValueError(f"the myqueue source has no column {', '.join(wrong)}")

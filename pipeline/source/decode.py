@@ -32,6 +32,7 @@ def explode(batch: pa.RecordBatch, *, topic: str, partition: int, start: int, en
         "offset": lambda: offsets,
         "timestamp": lambda: pc.coalesce(client_times, appended).cast(_UTC_MICROSECONDS),
         "timestampType": lambda: pc.if_else(client_times.is_valid(), pa.scalar(CREATE_TIME, pa.int32()), pa.scalar(APPEND_TIME, pa.int32())),
+        "appendTime": lambda: appended.cast(_UTC_MICROSECONDS),
         "headers": lambda: _headers(_column(batch.column("headers"), parents), schema.field("headers").type),
     }
     whole = pa.RecordBatch.from_arrays([columns[field.name]().cast(field.type) for field in schema], schema=schema)

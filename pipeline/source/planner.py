@@ -12,8 +12,8 @@ from myqueue.protocol.types import OffsetRange, PartitionId, PartitionInfo, Topi
 
 from ..cluster import Cluster, DatabaseAddress, fetch_cluster
 from ..databases import Limits, Look, limits_of, snapshot_cursor
-from .cuts import Cut, CutPartition, cut_of
-from .edges import Edge
+from .cuts import Cut, CutPartition, cut_of, narrowed
+from .edges import ByPartition, Edge
 from .filters import NO_PRUNING, Pruning
 from .options import FOLLOWER, LEADER, ReadOptions
 from .positions import Position, offset_at, read_positions
@@ -73,13 +73,19 @@ def locate(options: ReadOptions, pruning: Pruning = NO_PRUNING, look: Look | Non
 
 def edge_offsets(edge: Edge, located: Located, options: ReadOptions) -> Times:
     """For the partitions that a time bounds: the first offset at or after it, None where there is none."""
-    wanted = {name: at for name, at in located.items() if edge.time_of(name) is not None}
+    times_ms = {name: edge.time_of(name) for name in located}
+    return offsets_at({name: time_ms * 1000 for name, time_ms in times_ms.items() if time_ms is not None}, located, limits_of(options))
+
+
+def offsets_at(times_us: ByPartition, located: Located, limits: Limits) -> Times:
+    """The first offset that was appended at or after each partition's time, None where there is none; one snapshot per broker."""
     found: dict[TopicPartition, int | None] = {}
-    for database in sorted({database for database, _ in wanted.values()}, key=str):
-        with snapshot_cursor(database, limits_of(options)) as cursor:
-            for name, (place, position) in wanted.items():
+    for database in sorted({located[name][0] for name in times_us}, key=str):
+        with snapshot_cursor(database, limits) as cursor:
+            for name, time_us in times_us.items():
+                place, position = located[name]
                 if place == database:
-                    found[name] = offset_at(cursor, position, (edge.time_of(name) or 0) * 1000)
+                    found[name] = offset_at(cursor, position, time_us)
     return found
 
 
@@ -149,5 +155,18 @@ def database_of(cluster: Cluster, broker_id: int) -> DatabaseAddress:
 
 def take_cut(cluster: Cluster, partitions: Iterable[PartitionInfo], limits: Limits) -> Cut:
     """The committed end of these partitions now, as their leaders have it. Raises UnavailableError."""
-    positions = replica_positions(cluster, partitions, partial(snapshot_cursor, limits=limits))
-    return cut_of(cluster.cluster_id, (CutPartition(name, position.id, position.readable) for name, (_, position) in positions.items()))
+    return take_cut_between(cluster, partitions, limits)[0]
+
+
+def take_cut_between(cluster: Cluster, partitions: Iterable[PartitionInfo], limits: Limits, *, since_us: int | None = None,
+                     until_us: int | None = None) -> tuple[Cut, Cut]:
+    """A cut as :func:`take_cut` takes it, and what of it was appended from one time (included) to another (excluded), in microseconds since 1970.
+
+    Raises:
+        UnavailableError: a partition has no leader now, or a database cannot be reached.
+        LogFaultError: an entry that must be there is missing.
+    """
+    located = replica_positions(cluster, partitions, partial(snapshot_cursor, limits=limits))
+    starts, ends = (offsets_at(dict.fromkeys(located, time_us) if time_us is not None else {}, located, limits) for time_us in (since_us, until_us))
+    cut = cut_of(cluster.cluster_id, (CutPartition(name, position.id, position.readable) for name, (_, position) in located.items()))
+    return cut, narrowed(cut, starts, ends)

@@ -35,8 +35,14 @@ def counts_by_partition(messages: DataFrame) -> DataFrame:
 
 
 def collect_counts(messages: DataFrame) -> list[PartitionCount]:
+    """The counts of a DataFrame of messages."""
+    return collected(counts_by_partition(messages))
+
+
+def collected(counts: DataFrame) -> list[PartitionCount]:
+    """The rows of ``counts_by_partition``, or of what has its columns."""
     return [PartitionCount(TopicPartition(row["topic"], row["partition"]), row["messages"], row["first_offset"], row["last_offset"],
-                           int(row["offset_sum"])) for row in counts_by_partition(messages).collect()]
+                           int(row["offset_sum"])) for row in counts.collect()]
 
 
 def differences(cut: Cut, counts: Iterable[PartitionCount]) -> list[str]:

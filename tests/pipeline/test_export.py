@@ -82,7 +82,7 @@ def test_an_export_that_misses_messages_says_so(spark: SparkSession, filled: Fil
     assert "DIFFERS a/1: nothing is there of 1 messages" in capsys.readouterr().out
 
 
-def _spark_submit(*arguments: str, timeout_seconds: float = 200) -> subprocess.CompletedProcess:
+def run_spark_submit(*arguments: str, timeout_seconds: float = 200) -> subprocess.CompletedProcess:
     environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYTHONPATH")}
     return subprocess.run([ROOT / "scripts" / "spark-submit", *arguments], capture_output=True, text=True, timeout=timeout_seconds,
                           env={**environment, "PYTHON": sys.executable}, cwd="/")
@@ -98,7 +98,7 @@ def test_one_command_audits_and_exports(filled: FilledCluster, tmp_path: Path) -
     out = tmp_path / "out folder"
     environment_file = os.environ.pop("PGPASSFILE")
     try:
-        done = _spark_submit("export", "--audit", "--bootstrap", filled.server.address, "--out", str(out), "--data", str(tmp_path / "data folder"))
+        done = run_spark_submit("export", "--audit", "--bootstrap", filled.server.address, "--out", str(out), "--data", str(tmp_path / "data folder"))
     finally:
         os.environ["PGPASSFILE"] = environment_file
     lines = done.stdout.strip().split("\n")
@@ -113,6 +113,6 @@ def test_one_command_audits_and_exports(filled: FilledCluster, tmp_path: Path) -
     (["dance"], 3, "there is no job dance"), (["audit", "--data"], 3, "--data needs a value")])
 def test_usage_is_answered_without_java(arguments: list[str], code: int, said: str) -> None:
     """At once, with the exit code that says so."""
-    done = _spark_submit(*arguments, timeout_seconds=20)
+    done = run_spark_submit(*arguments, timeout_seconds=20)
     assert code == done.returncode
     assert said in done.stdout + done.stderr

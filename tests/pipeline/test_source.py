@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from myqueue.protocol.types import PartitionId, Record
-from pipeline.source.planner import Limits, take_cut
+from pipeline.source.planner import Limits, take_cut, take_cut_between
 from tests.pipeline.conftest import FilledCluster, cluster_of
 from tests.support.log_filler import FIRST_TIME, execute
 from tests.support.postgres import PostgresForTests
@@ -71,6 +71,14 @@ def test_timestamps_are_the_clients_or_the_brokers(spark: SparkSession, filled: 
     assert 1_600_000_000_000_001 == round(seconds * 1_000_000)
 
 
+def test_the_append_time_is_there_where_a_schema_names_it(spark: SparkSession, filled: FilledCluster) -> None:
+    """Whatever time the client gave."""
+    reader = spark.read.format("myqueue").option("myqueue.bootstrap.servers", filled.server.address).option("subscribe", "a")
+    rows = reader.schema("offset long, appendTime timestamp, partition int").load().where("partition = 0 AND offset IN (0, 701)")
+    assert {0: True, 701: True} == {row[0]: row[1] >= FIRST_TIME for row in rows.selectExpr("offset", "unix_micros(appendTime)").collect()}
+    assert "appendTime" not in read(spark, filled).columns
+
+
 def test_offsets_bound_the_read_and_tasks_can_be_asked_for(spark: SparkSession, filled: FilledCluster) -> None:
     """A start in the middle of a block, an end in another segment, and as many tasks as wanted."""
     frame = read(spark, filled, startingOffsets='{"a": {"0": 855}}', endingOffsets='{"a": {"0": 905}}', minPartitions="6")
@@ -90,6 +98,8 @@ def test_times_bound_the_read(spark: SparkSession, cluster: FilledCluster) -> No
     second = FIRST_TIME // 1000 + 2000
     options = {"subscribe": "a", "startingTimestamp": str(second), "endingOffsetsByTimestamp": json.dumps({"a": {"0": second + 1001}})}
     assert list(range(10, 30)) == sorted(row["offset"] for row in read(spark, cluster, **options).select("offset").collect())
+    whole, part = take_cut_between(cluster.view(), cluster.view().partitions, Limits(), since_us=second * 1000, until_us=(second + 1001) * 1000)
+    assert (40, 20) == (whole.messages(), part.messages())
     late = {"subscribe": "a", "startingTimestamp": str(second + 9000)}
     with pytest.raises(PySparkException, match="a/0 has no message at or after"):
         read(spark, cluster, **late).count()

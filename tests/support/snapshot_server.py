@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers one JSON document: the part of a cluster that the pipeline asks over HTTP."""
+"""A real HTTP server on loopback that answers JSON documents: the part of a cluster that the pipeline asks over HTTP."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+NOBODY = {"/v1/groups": {"groups": []}, "/v1/health": {"consumers": []}}  # who reads
+
 
 class SnapshotServer:
-    """Answers ``GET /v1/cluster`` with ``body``, which a test may change while it runs."""
+    """Answers ``GET /v1/cluster`` with ``body`` and other paths with ``answers``, which a test may change while it runs."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
+        self.answers: dict[str, Any] = dict(NOBODY)
         self.status = 200
         self.address = ""
         self.authorizations: list[str | None] = []  # what each call showed
@@ -28,9 +31,10 @@ def snapshot_server(body: dict[str, Any]) -> Iterator[SnapshotServer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             state.authorizations.append(self.headers.get("Authorization"))
-            found = self.path.split("?")[0] == "/v1/cluster"
-            raw = json.dumps(state.body if found else {"error": {"code": "not_found", "message": "no such path"}}).encode()
-            self.send_response(state.status if found else 404)
+            answers = {**state.answers, "/v1/cluster": state.body}
+            found = answers.get(self.path.split("?")[0])
+            raw = json.dumps({"error": {"code": "not_found", "message": "no such path"}} if found is None else found).encode()
+            self.send_response(404 if found is None else state.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(raw)))
             self.end_headers()

@@ -12,10 +12,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from myqueue.protocol.batch import _encode_headers
 from myqueue.protocol.types import Record
-from pipeline.schemas import MESSAGES_WITH_HEADERS
+from pipeline.schemas import READABLE
 from pipeline.source.decode import explode
 
-SCHEMA = to_arrow_schema(MESSAGES_WITH_HEADERS, timezone="UTC")
+SCHEMA = to_arrow_schema(READABLE, timezone="UTC")
 BLOCKS = pa.schema([("base_offset", pa.int64()), ("append_time", pa.int64()), ("keys", pa.list_(pa.binary())), ("values", pa.list_(pa.binary())),
                     ("headers", pa.list_(pa.binary())), ("timestamps", pa.list_(pa.int64()))])
 BYTES = st.binary(max_size=6)
@@ -41,7 +41,8 @@ def _message(record: Record, offset: int, base: int) -> dict[str, Any]:
     headers = [{"key": name, "value": value} for name, value in record.headers] or None
     client = record.timestamp_us is not None
     return {"key": record.key, "value": record.value, "topic": "t", "partition": 3, "offset": offset,
-            "timestamp": _time(record.timestamp_us if client else APPENDED + base), "timestampType": 0 if client else 1, "headers": headers}
+            "timestamp": _time(record.timestamp_us if client else APPENDED + base), "timestampType": 0 if client else 1, "headers": headers,
+            "appendTime": _time(APPENDED + base)}
 
 
 @settings(max_examples=300, deadline=None)

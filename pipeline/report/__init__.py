@@ -1,0 +1,1 @@
+"""What went through the topics of a cluster, and who has read how much of it: see DESIGN.md."""
