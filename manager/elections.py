@@ -1,8 +1,9 @@
 """Carries elections out: begins them with one command, collects promises broker by broker, appoints the winners with another.
 
 Many partitions go through one round together, so that a dead broker with two hundred of them costs two commands and a few
-calls; more take several rounds, so that the first ones are led again before the last one is asked for. What is decided in it is decided by ``cluster.election``; a round that is cut short leaves ELECTING behind, and
-whoever comes next begins a new epoch.
+calls; more take several rounds, so that the first ones are led again before the last one is asked for. What is decided in a
+round is decided by ``cluster.election``; one that is cut short leaves ELECTING behind, and whoever comes next begins a new
+epoch.
 """
 
 from __future__ import annotations
