@@ -15,7 +15,7 @@ from ..protocol.batch import RECORD_BYTES_MAX
 from ..protocol.names import INT64_MAX, check_topic_name, parse_integer
 from ..protocol.types import Header, Record
 from . import exits
-from .accumulator import Accumulator, Batch, record_size
+from .accumulator import REQUEST_BYTES_MAX, Accumulator, Batch, record_size
 from .connection import Connection
 from .delivery import Completion, Delivery, Undelivered
 from .housekeeping import HEARTBEAT_INTERVAL_SECONDS, Housekeeper, Presence
@@ -38,8 +38,8 @@ class MyProducer:
         topics: registered at once, and created where they do not exist; others are registered at their first ``send``.
         broker: ``"host:port"`` of the balancer, or several.
         linger_seconds: how long a batch waits for more messages before it leaves.
-        batch_bytes_max, batch_records_max: a batch leaves at once when it is so full. Several that wait for the same partition leave together,
-            up to 1 MiB.
+        batch_bytes_max, batch_records_max: a batch leaves at once when it is so full.
+        request_bytes_max: batches that wait for the same partition leave together, up to so much; 0: each by itself.
         buffer_bytes_max: bound on what is accepted and not delivered.
         max_block_seconds: how long ``send`` waits for room, and the constructor and a first ``send`` for the cluster.
         delivery_timeout_seconds: how long a message is retried before it is given up.
@@ -51,7 +51,7 @@ class MyProducer:
 
     def __init__(self, topics: Iterable[str] = (), broker: str | Sequence[str] = "localhost:9092", *, token: str | None = None,
                  linger_seconds: float = 0.005, batch_bytes_max: int = 1 << 20, batch_records_max: int = 10_000,
-                 buffer_bytes_max: int = 64 << 20, max_block_seconds: float = 10.0, delivery_timeout_seconds: float = 60.0,
+                 request_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes_max: int = 64 << 20, max_block_seconds: float = 10.0, delivery_timeout_seconds: float = 60.0,
                  silence_seconds: float = 10.0, transport: Transport | None = None, clock: Clock | None = None) -> None:
         self._connection = Connection(broker, token=token, transport=transport, clock=clock)
         self._clock = self._connection.clock
@@ -59,7 +59,8 @@ class MyProducer:
         self._silence_seconds = silence_seconds
         self._accumulator = Accumulator(
             batch_bytes_max=min(batch_bytes_max, batches.REQUEST_BYTES_MAX // 2), batch_records_max=batch_records_max,
-            buffer_bytes_max=buffer_bytes_max, linger_seconds=linger_seconds, delivery_timeout_seconds=delivery_timeout_seconds,
+            request_bytes_max=min(request_bytes_max, batches.REQUEST_BYTES_MAX // 2), buffer_bytes_max=buffer_bytes_max,
+            linger_seconds=linger_seconds, delivery_timeout_seconds=delivery_timeout_seconds,
             new_completion=Completion)
         self._room_enough = min(RECORD_BYTES_MAX, buffer_bytes_max // 4)
         self._try_add = self._accumulator.try_add

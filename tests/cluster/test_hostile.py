@@ -335,7 +335,7 @@ def test_a_leader_that_dies_between_commit_and_answer_doubles_and_loses_nothing(
     cluster.kill(node)
     cluster.start(node, environment={"MYQUEUE_FAULT": "append_after_commit:40", "MYQUEUE_TEST_MODE": "1"})
     try:
-        with MyProducer([topic], cluster.bootstrap, batch_records_max=10) as producer:
+        with MyProducer([topic], cluster.bootstrap, batch_records_max=10, request_bytes_max=0) as producer:
             deliveries = [producer.send(topic, b"%d" % number) for number in range(1_000)]
         assert list(range(1_000)) == [delivery.result(0).offset for delivery in deliveries]
         assert any("fault point append_after_commit" in line for line in cluster.logs(node, 2_000))

@@ -93,7 +93,7 @@ def test_the_examples_of_the_first_assignment(broker) -> None:
 def test_lost_answers_neither_double_nor_lose_nor_reorder(cluster, topic) -> None:
     """A thousand numbered messages in requests of ten; the answer of every third request is lost."""
     with lossy_proxy(cluster.balancer_url, nth=3) as proxy:
-        with MyProducer([topic], proxy.address, batch_records_max=10) as producer:
+        with MyProducer([topic], proxy.address, batch_records_max=10, request_bytes_max=0) as producer:
             deliveries = [producer.send(topic, value) for value in numbered(1_000)]
         assert proxy.lost >= 30
     assert list(range(1_000)) == [delivery.result(0).offset for delivery in deliveries]
@@ -244,7 +244,7 @@ def test_unknown_topics_are_named_and_existing_ones_refused(broker, topic) -> No
 def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(cluster, topic) -> None:
     """5,000 messages while their broker dies by kill -9 and is started again; a consumer reads all along."""
     broker = cluster.bootstrap
-    with MyProducer([topic], broker, batch_records_max=100, delivery_timeout_seconds=60.0) as producer:
+    with MyProducer([topic], broker, batch_records_max=100, request_bytes_max=0, delivery_timeout_seconds=60.0) as producer:
         producer.send(topic, b"0").result(10.0)
         with AdminClient(broker) as admin:
             leader = admin.describe_topic(topic).partition_list[0].leader
@@ -343,7 +343,7 @@ def test_a_quota_slows_producers_down_and_loses_nothing(cluster, broker, topic) 
     with AdminClient(broker) as admin:
         admin.create_topic(topic, config={"produce_bytes_per_second": rate})
     began = time.monotonic()
-    with MyProducer([topic], broker, batch_bytes_max=20_000) as producer:
+    with MyProducer([topic], broker, batch_bytes_max=20_000, request_bytes_max=0) as producer:
         deliveries = [producer.send(topic, value) for value in values]
         producer.flush()
         seconds = time.monotonic() - began
