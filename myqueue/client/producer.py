@@ -51,8 +51,9 @@ class MyProducer:
 
     def __init__(self, topics: Iterable[str] = (), broker: str | Sequence[str] = "localhost:9092", *, token: str | None = None,
                  linger_seconds: float = 0.005, batch_bytes_max: int = 1 << 20, batch_records_max: int = 10_000,
-                 request_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes_max: int = 64 << 20, max_block_seconds: float = 10.0, delivery_timeout_seconds: float = 60.0,
-                 silence_seconds: float = 10.0, transport: Transport | None = None, clock: Clock | None = None) -> None:
+                 request_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes_max: int = 64 << 20, max_block_seconds: float = 10.0,
+                 delivery_timeout_seconds: float = 60.0, silence_seconds: float = 10.0, transport: Transport | None = None,
+                 clock: Clock | None = None) -> None:
         self._connection = Connection(broker, token=token, transport=transport, clock=clock)
         self._clock = self._connection.clock
         self._max_block_seconds = max_block_seconds
@@ -60,8 +61,7 @@ class MyProducer:
         self._accumulator = Accumulator(
             batch_bytes_max=min(batch_bytes_max, batches.REQUEST_BYTES_MAX // 2), batch_records_max=batch_records_max,
             request_bytes_max=min(request_bytes_max, batches.REQUEST_BYTES_MAX // 2), buffer_bytes_max=buffer_bytes_max,
-            linger_seconds=linger_seconds, delivery_timeout_seconds=delivery_timeout_seconds,
-            new_completion=Completion)
+            linger_seconds=linger_seconds, delivery_timeout_seconds=delivery_timeout_seconds, new_completion=Completion)
         self._room_enough = min(RECORD_BYTES_MAX, buffer_bytes_max // 4)
         self._try_add = self._accumulator.try_add
         self._lock = threading.RLock()  # around the accumulator
