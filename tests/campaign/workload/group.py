@@ -15,6 +15,7 @@ from .sdk import SILENCE_SECONDS, STOP_SECONDS
 
 STAY_SECONDS = 9.0
 COMMIT_SECONDS = 2.0
+AGAIN_SECONDS = 0.2
 
 
 class Group:
@@ -31,9 +32,13 @@ class GroupMember(Reader):
     def __init__(self, name: str, setting: Setting, group: Group, *, comes_and_goes: bool) -> None:
         super().__init__(name, setting)
         self._group, self._comes_and_goes = group, comes_and_goes
-        self._consumer = self._joined()
+        self._consumer: MyConsumer | None = None
+        self._join()
 
     def work(self) -> float:
+        if self._consumer is None:
+            self._join()
+            return AGAIN_SECONDS
         with contextlib.suppress(UnavailableError):  # so it says that its silence is not that of an empty topic
             for message in self._consumer.get_next(timeout_seconds=SILENCE_SECONDS):
                 value = message.value.partition(b"|")[0].decode(errors="replace")
@@ -46,7 +51,7 @@ class GroupMember(Reader):
         self._commit()
         if self._comes_and_goes and time.monotonic() > self._until and not self._worker.stopping.is_set():
             self._consumer.stop(STOP_SECONDS)
-            self._consumer = self._joined()
+            self._consumer = None
         return 0.0
 
     def is_at_end(self, ends: dict[tuple[str, int], int], since: float) -> bool:
@@ -54,9 +59,11 @@ class GroupMember(Reader):
 
     def finish(self) -> None:
         super().finish()
-        self._consumer.stop(STOP_SECONDS)
+        if self._consumer is not None:
+            self._consumer.stop(STOP_SECONDS)
 
     def _commit(self) -> None:
+        assert self._consumer is not None
         self._commit_at = time.monotonic() + COMMIT_SECONDS
         try:
             self._consumer.commit()
@@ -67,11 +74,9 @@ class GroupMember(Reader):
                 offset = self._consumer.committed(topic, partition) or 0
                 self.history.committed.append(Committed(self._group.name, topic, partition, offset, self.now()))
 
-    def _joined(self) -> MyConsumer:
+    def _join(self) -> None:
+        """Come into the group; where nobody takes it in it stays outside, and is to try again."""
         self._until, self._commit_at = time.monotonic() + STAY_SECONDS, time.monotonic() + COMMIT_SECONDS
-        while True:
-            try:
-                return MyConsumer(self._group.topics, self.setting.bootstrap, group=self._group.name, max_block_seconds=15.0,
-                                  auto_commit_seconds=None)
-            except UnavailableError:
-                self._worker.stopping.wait(0.2)
+        with contextlib.suppress(UnavailableError):
+            self._consumer = MyConsumer(self._group.topics, self.setting.bootstrap, group=self._group.name, max_block_seconds=15.0,
+                                        auto_commit_seconds=None)
