@@ -127,15 +127,18 @@ class SdkRestarter(SdkReader):
             pass  # nothing is known of this commit
         ids = self._consumer.consumer_ids
         self._consumer.stop(STOP_SECONDS)
-        self._consumer, resumed = self._again(ids)
+        again = self._again(ids)
+        if again is None:
+            return
+        self._consumer, resumed = again
         self._session += 1
         for (topic, partition), (offset, began) in resumed.items():
             self.history.resumed.append(Resumed(self.name, self._session, topic, partition, offset, began))
             self.next[topic, partition] = offset
 
-    def _again(self, ids: dict[str, int]) -> tuple[MyConsumer, dict[tuple[str, int], tuple[int, float]]]:
-        """The same consumer anew, and where it stands in every partition."""
-        while True:
+    def _again(self, ids: dict[str, int]) -> tuple[MyConsumer, dict[tuple[str, int], tuple[int, float]]] | None:
+        """The same consumer anew, and where it stands in every partition; None where it was told to end before anybody said that."""
+        while not self._worker.stopping.is_set():
             consumer = None
             try:
                 consumer = MyConsumer(self._topics, self.setting.bootstrap, consumer_id=ids, max_block_seconds=30.0, auto_commit_seconds=None)
@@ -148,3 +151,4 @@ class SdkRestarter(SdkReader):
                 if consumer is not None:
                     consumer.stop(STOP_SECONDS)
                 self._worker.stopping.wait(0.2)
+        return None
