@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from db.log_store import Head, LogStore, StoredRecord, Wanted
 from db.replication import counts
@@ -41,6 +41,7 @@ from .replicator import Replicator
 from .standing import Standing, is_shared
 from .writer import GroupWriter, Later
 
+T = TypeVar("T")
 NO_PARTITIONS: Mapping[PartitionId, int] = {}
 WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and comes back
 LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
@@ -163,11 +164,7 @@ class BrokerService:
             RefusedError: see ``plan_promise``; ``promised_epoch`` says what is promised.
         """
         who = self._who()
-        try:
-            head, plan = self._promised(partition, epoch)
-        except UnknownPartitionError:
-            self._store.create(partition, topic=topic, config=config)
-            head, plan = self._promised(partition, epoch)
+        head, plan = self._made(partition, topic, config, lambda: self._promised(partition, epoch))
         if plan.changes:
             self._replicator.stop_leading(partition, plan.promised_epoch)
         self._wakeups.wake(TOPICS_KEY)
@@ -192,8 +189,14 @@ class BrokerService:
         Raises:
             RefusedError: see ``plan_appoint``; ``promised_epoch`` says what is promised.
         """
+        self._store.configure({partition.topic_id: config})
+        promised_epoch = self._made(partition, topic, config, lambda: self._appointed(partition, appointment))
+        self._replicate_led(partition)
+        self._wakeups.wake(TOPICS_KEY)
+        return promised_epoch
+
+    def _appointed(self, partition: PartitionId, appointment: Appointment) -> int:
         who = self._who()
-        self._store.create(partition, topic=topic, config=config)
         with self._store.locked(partition) as held:
             plan = plan_appoint(held.head, appointment, broker_id=who.broker_id, disk_id=who.disk_id)
             head = held.head
@@ -208,9 +211,15 @@ class BrokerService:
                     held.raise_commit(end.lsn, end.offset)  # with what waited for others before; it is folded soon
             elif tuple(appointment.learners) != tuple(head.learners):
                 held.set_learners(appointment.learners)
-        self._replicate_led(partition)
-        self._wakeups.wake(TOPICS_KEY)
         return plan.promised_epoch
+
+    def _made(self, partition: PartitionId, topic: str, config: dict[str, object], act: Callable[[], T]) -> T:
+        """Act on a log, which is made first where it is not there: a transaction less for all the others."""
+        try:
+            return act()
+        except UnknownPartitionError:
+            self._store.create(partition, topic=topic, config=config)
+            return act()
 
     def status(self, partitions: Sequence[PartitionId] | None = None) -> list[dict[str, Any]]:
         """How these partitions, or all, are on this broker; those that it does not hold are missing."""

@@ -44,6 +44,7 @@ LOOK_SECONDS = 0.5
 LOOK_AGAIN_SECONDS = 0.15  # while a refused connection waits for its confirmation
 CARE_SECONDS = 1.0
 CARE_MAX = 200  # partitions in one turn of care
+GENTLE_MAX = 20  # partitions that are led and elect at the same time, to change their voters or leader
 MOVES_MAX = 50  # leaderships that move in one turn
 MOVE_AGAIN_SECONDS = 5.0  # a leadership that did not move is tried again
 STATUS_SECONDS = 2.0
@@ -136,7 +137,14 @@ class Coordinator:
             self._electing[replicas.partition] = replicas.epoch, since
         return now - since < AT_HAND_SECONDS
 
-    def _hold(self, elections: list[Election], outlook: Outlook) -> None:
+    def _hold_gently(self, elections: list[Election], outlook: Outlook) -> None:
+        """Of partitions that are led: few at a time are without a leader for that, and no more once one of them finds none."""
+        for first in range(0, len(elections), GENTLE_MAX):
+            if not self._hold(elections[first:first + GENTLE_MAX], outlook):
+                break
+
+    def _hold(self, elections: list[Election], outlook: Outlook) -> bool:
+        """Whether all have found a leader."""
         found: set[PartitionId] = set()
         try:
             attempts = max(self._failed.get(election.partition, (0, 0.0))[0] for election in elections)
@@ -147,6 +155,7 @@ class Coordinator:
                 attempts = self._failed.pop(election.partition, (0, 0.0))[0]
                 if election.partition not in found:
                     self._failed[election.partition] = (attempts + 1, now + retry_seconds(attempts))
+        return found.issuperset(election.partition for election in elections)
 
     # --- voters, learners, balance ---
 
@@ -174,7 +183,7 @@ class Coordinator:
                          for topic, row, replicas in asked if is_in_step(statuses.get(replicas.partition), replicas, moves[replicas.partition])]
             self._moved |= {election.partition: self._clock.monotonic() for election in elections}
         if elections:
-            self._hold(elections, outlook)
+            self._hold_gently(elections, outlook)
 
     def _step(self, replicas: Replicas, outlook: Outlook, status: Mapping[str, Any] | None, held: Mapping[int, int]) -> Step | None:
         caught_up = frozenset(broker_id for broker_id in replicas.learners

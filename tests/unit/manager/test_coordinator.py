@@ -131,6 +131,23 @@ def test_an_election_that_somebody_else_has_begun_is_left_to_him_for_a_moment():
     assert due(begun_at=1)[0] == 4
 
 
+def test_partitions_that_are_led_elect_few_at_a_time_and_no_more_once_one_finds_no_leader():
+    """A drain of many partitions while brokers are slow would leave all of them without a leader."""
+    rounds: list[int] = []
+
+    def hold(elections: list[Any], _outlook: Outlook, *, attempts: int) -> set[PartitionId]:
+        rounds.append(len(elections))
+        return {election.partition for election in elections[len(rounds) // 3:]}  # from the third round on one finds nobody
+
+    nobody: Any = None
+    coordinator = Coordinator(propose=nobody, elections=SimpleNamespace(hold=hold), replica=nobody, brokers=nobody,  # type: ignore[arg-type]
+                              appointer=nobody, watch=nobody, clock=ManualClock())
+    elections: Any = [SimpleNamespace(partition=PartitionId(7, number)) for number in range(90)]
+    coordinator._hold_gently(elections, OUTLOOK)
+    assert rounds == [20, 20, 20]
+    assert list(coordinator._failed) == [PartitionId(7, 40)], "those that were not begun are still led"
+
+
 def test_an_election_that_fails_again_and_again_is_given_more_time():
     """Brokers that are too slow to promise in time would be so in every round."""
     told: list[int] = []
