@@ -41,6 +41,7 @@ SILENCE_SECONDS_MAX = 30.0  # a consumer that hears nothing for so long has lost
 DELIVERY_SECONDS_MAX = 120.0
 SPARK_SECONDS_MAX = 600.0
 END_SECONDS = 10.0  # for Spark to end
+INTERRUPTS = signal.SIGINT, signal.SIGTERM, signal.SIGALRM  # the last one raises again what was lost (cli/interrupts.py)
 POLL_SECONDS = 0.02
 
 
@@ -212,7 +213,7 @@ class Demo:
         command = [str(PROJECT / "scripts" / "spark-submit"), "export", "--audit", "--bootstrap", bootstrap, "--out", str(self._out),
                    "--topics", ",".join(topics), "--data", str(self._cluster.data)]
         with log.open("wb") as output:
-            with _held_back((signal.SIGINT, signal.SIGTERM)):  # else one could run of which nobody knows
+            with _held_back(INTERRUPTS):  # else one could run of which nobody knows
                 self._spark = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
             try:
                 code = self._spark.wait(SPARK_SECONDS_MAX)
@@ -226,7 +227,7 @@ class Demo:
 
     def clean_up(self) -> None:
         """Stop everything and remove the data folder. A second Ctrl-C does not stop the cleaning."""
-        before = [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)]
+        before = [signal.signal(number, signal.SIG_IGN) for number in INTERRUPTS]
         try:
             self._stopping.set()
             if self._spark is not None:
@@ -238,7 +239,7 @@ class Demo:
                 if self._folder.exists():
                     print(f"demo: {self._folder} could not be removed", file=sys.stderr)
         finally:
-            for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            for number, handler in zip(INTERRUPTS, before, strict=True):
                 signal.signal(number, handler)
 
     def _say(self, text: str) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..errors import MyQueueError
+from .interrupts import kept_interrupts
 
 
 class Group(NamedTuple):
@@ -52,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     arguments = _parse(words)
     try:
-        code = int(arguments.run(arguments))
+        with kept_interrupts():
+            code = int(arguments.run(arguments))
         sys.stdout.flush()  # a full disk is told here, not by the interpreter as it ends
         return code
     except MyQueueError as error:

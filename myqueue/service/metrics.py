@@ -5,7 +5,9 @@ Import this in a worker process only, after :func:`prepare`: the library decides
 
 from __future__ import annotations
 
+import glob
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,6 +139,20 @@ class _Families(Collector):
         return self._families
 
 
+class _Workers(multiprocess.MultiProcessCollector):
+    """What the node's workers have counted. One that is just starting has files with nothing in them yet, which the library cannot read."""
+
+    def collect(self) -> Iterable[Any]:
+        return self.merge([path for path in glob.glob(os.path.join(self._path, "*.db")) if _size(path)], accumulate=True)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:  # a worker that has ended takes the files of its live gauges along
+        return 0
+
+
 def exposition(look: Look = tuple) -> tuple[bytes, str]:
     """All series as text, summed over the node's worker processes, and the content type.
 
@@ -152,7 +168,7 @@ def exposition(look: Look = tuple) -> tuple[bytes, str]:
     registry: CollectorRegistry = REGISTRY
     if values.ValueClass is not values.MutexValue:
         registry = CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)
+        _Workers(registry)
     looked = CollectorRegistry()
     looked.register(_Families(families))
     return generate_latest(registry) + generate_latest(looked), CONTENT_TYPE_LATEST

@@ -130,6 +130,17 @@ def test_metrics_are_summed_over_the_workers_and_their_files_are_gone_afterwards
     assert [] == list(tmp_path.iterdir())
 
 
+def test_a_worker_that_is_just_starting_keeps_nobody_from_the_metrics(tmp_path: Path) -> None:
+    """Its files are there before anything is in them."""
+    with service(FRAME, "--workers", "2", extra={"TMPDIR": str(tmp_path)}) as running:
+        requests.get(running.url + "/echo", timeout=5)
+        [folder] = tmp_path.iterdir()
+        for kind in ("counter", "histogram", "gauge_liveall"):
+            (folder / f"{kind}_99999.db").touch()
+        answer = requests.get(running.url + "/metrics", timeout=5)
+        assert (200, True) == (answer.status_code, 'myqueue_requests_total{method="GET",route="/echo",status="200"} 1.0' in answer.text)
+
+
 def test_the_log_is_json_line_by_line(frame: Service) -> None:
     with RawConnection(frame.port) as connection:
         connection.send(b"rubbish\r\n\r\n")
