@@ -388,7 +388,7 @@ class InMemoryTransport:
         with self._changed:
             if method == "PUT":
                 wanted, stamp, last = parse_integer(body.get("offset"), name="offset"), wire.stamp_from_json(body), held.stamps.get(consumer_id)
-                if not (stamp and last and stamp.committer == last.committer and stamp.sequence <= last.sequence):
+                if not (stamp and last and stamp.is_past(last)):
                     held.offsets[consumer_id] = wanted
                     held.stamps |= {consumer_id: stamp} if stamp else {}
             return {"consumer_id": consumer_id, "offset": held.offsets.get(consumer_id)}

@@ -67,7 +67,7 @@ class ConsumerState(NamedTuple):
 
     def has(self, stamp: CommitStamp | None) -> bool:
         """Whether a commit with this stamp, or a later one of the same client, has been taken."""
-        return stamp is not None and stamp.committer == self.committer and stamp.sequence <= self.sequence
+        return stamp is not None and stamp.is_past(CommitStamp(self.committer, self.sequence))
 
 
 class HandedOut(NamedTuple):

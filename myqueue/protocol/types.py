@@ -73,6 +73,10 @@ class CommitStamp(NamedTuple):
     committer: int  # a number that no other client has
     sequence: int  # of this client's commits, from 1 on
 
+    def is_past(self, last: CommitStamp) -> bool:
+        """Whether it comes late, or again, where ``last`` was taken last."""
+        return self.committer == last.committer and self.sequence <= last.sequence
+
 
 @dataclass(frozen=True, slots=True)
 class Appended:

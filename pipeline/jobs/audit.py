@@ -32,10 +32,10 @@ def main(argv: Sequence[str]) -> int:
         spark = build_session("myqueue audit")
         try:
             report, _ = audit(spark, cluster, settings)
+            print(reports.to_text(report))  # first: what was found is told, whatever becomes of the history
             keep(spark, report, Path(settings.out))
         finally:
             spark.stop()
-        print(reports.to_text(report))
         return report.exit_code
 
     return arguments.run("audit", work)
