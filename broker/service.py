@@ -5,6 +5,7 @@ Nothing that matters lives in this process: any worker of the node may serve any
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from myqueue.errors import (
     NotLeaderError,
     OutcomeUnknownError,
     QuotaExceededError,
+    RefusedError,
     UnavailableError,
     UnknownPartitionError,
 )
@@ -43,6 +45,7 @@ from .writer import GroupWriter, Later
 
 T = TypeVar("T")
 NO_PARTITIONS: Mapping[PartitionId, int] = {}
+_log = logging.getLogger(__name__)
 WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and comes back
 LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
 OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
@@ -234,6 +237,28 @@ class BrokerService:
                 "leader_epoch": head.leader_epoch, "leading": leading, "start_lsn": head.start_lsn, "end_lsn": head.end.lsn,
                 "end_offset": head.end.offset, "commit_lsn": head.commit_lsn, "commit_offset": head.commit_offset, "applied_lsn": head.applied_lsn,
                 "seeding": head.seeding_until is not None, "fault": head.fault, "committed_in_epoch": alone, "replicas": {}, **(told or {})}
+
+    def declare_damaged(self, partition: PartitionId, *, epoch: int, reason: str) -> dict[str, Any]:
+        """Serve a replica no more, for a reason that managers give: it is no voter in this epoch, and the epoch's leader sends it all again.
+
+        Returns:
+            What offsets it holds. A repeat changes nothing.
+
+        Raises:
+            RefusedError: a later epoch is promised: it may be a voter there. Nothing was done.
+        """
+        with self._store.locked(partition) as held:
+            head = held.head
+            if epoch < head.promised_epoch:
+                raise RefusedError(f"epoch {head.promised_epoch} is promised, and {epoch} was meant", promised_epoch=head.promised_epoch)
+            if epoch > head.promised_epoch:
+                held.promise(epoch)
+            if head.fault is None:
+                held.set_fault(reason)
+        self._replicator.stop_leading(partition, epoch)
+        self._wakeups.wake(TOPICS_KEY)
+        _log.warning("partition %s is not served any more: %s", partition, head.fault or reason)
+        return {"start_offset": head.start_offset, "end_offset": head.end.offset}
 
     def set_learners(self, partition: PartitionId, *, epoch: int, learners: Sequence[int]) -> None:
         """Send the log to these brokers too. Raises NotLeaderError where this broker does not lead in this epoch."""

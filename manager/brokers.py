@@ -47,6 +47,10 @@ class Brokers:
         """Tell a leader who learns from it. One result per partition."""
         return self._call(f"broker-{broker_id}", address, "POST", routes.I_LEARNERS, {"learners": list(learners)}, repeatable=True)["results"]
 
+    def declare_damaged(self, broker_id: int, address: NodeAddress, replicas: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Have replicas serve nothing any more, until they are made again. One result per replica; a repeat is answered again."""
+        return self._call(f"broker-{broker_id}", address, "POST", routes.I_DAMAGED, {"replicas": list(replicas)}, repeatable=True)["results"]
+
     def status(self, broker_id: int, address: NodeAddress, partitions: Sequence[PartitionId] | None = None, *,
                timeout_seconds: float | None = None) -> list[dict[str, Any]]:
         """How some partitions are on a broker, those that it holds of them; without any, all that it holds."""

@@ -153,6 +153,11 @@ def replicas(row: PartitionRow) -> tuple[int, ...]:
     return tuple(sorted(int(broker_id) for broker_id in row.voters))
 
 
+def missing(row: PartitionRow) -> list[int]:
+    """The brokers whose replica counts for nothing yet: it is being made, or made again."""
+    return sorted(int(broker_id) for broker_id, disk_id in row.voters.items() if disk_id is None)
+
+
 def holders_of(row: PartitionRow) -> set[int]:
     """Every broker that may have something of a partition: its voters, learners, and who leads it."""
     return {*map(int, row.voters), *row.learners, *([] if row.leader is None else [row.leader])}

@@ -43,6 +43,7 @@ from manager.node.wal import Wal
 from manager.proposer import Proposer
 from manager.records import Records
 from manager.recovery import Recovery
+from manager.repairs import Repairs
 from manager.replica import Replica
 from manager.search import Search
 from manager.service import ManagerService
@@ -139,7 +140,8 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
                   native.make_blueprint(service, replica, view, book, members, gate, recovery,
                                         Batches(replica=replica, brokers=brokers, records=records), records,
                                         Search(replica=replica, brokers=brokers, records=records, clock=clock),
-                                        Leaderships(elections=elections, replica=replica, brokers=brokers, outlook=liveness.outlook), spawner.spawn),
+                                        Leaderships(elections=elections, replica=replica, brokers=brokers, outlook=liveness.outlook),
+                                        Repairs(elections=elections, replica=replica, brokers=brokers, outlook=liveness.outlook), spawner.spawn),
                   groups_face.make_blueprint(groups, replica, gate),
                   internal.make_blueprint(identity=status.identity, wal=wal, proposer=proposer, service=service,
                                           replica=replica, book=book, liveness=liveness, lives=lives)]

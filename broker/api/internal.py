@@ -23,6 +23,8 @@ from myqueue.protocol.types import Appended, Message, PartitionId
 from . import bodies
 from .records import rule
 
+REASON_CHARACTERS_MAX = 500
+
 
 def make_blueprint(service: BrokerService, follower: Follower, identity: Callable[[], dict[str, Any]]) -> Blueprint:
     """The routes under /internal/."""
@@ -43,6 +45,10 @@ def make_blueprint(service: BrokerService, follower: Follower, identity: Callabl
     @face.post(routes.I_LEARNERS)
     def learners() -> Response:
         return jsonify({"results": [_learners(service, item) for item in _list(bodies.json_object(request), "learners")]})
+
+    @face.post(routes.I_DAMAGED)
+    def damaged() -> Response:
+        return jsonify({"results": [_damaged(service, item) for item in _list(bodies.json_object(request), "replicas")]})
 
     @face.post(routes.I_STATUS)
     def status() -> Response:
@@ -138,6 +144,16 @@ def _learners(service: BrokerService, item: Any) -> dict[str, Any]:
         service.set_learners(partition, epoch=epoch, learners=brokers)
         return {}
     return _result(partition, do)
+
+
+def _damaged(service: BrokerService, item: Any) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise BadRequestError("a replica must be a JSON object")
+    partition = _partition([item.get("topic_id"), item.get("partition")])
+    epoch, reason = _integer(item.get("epoch"), "epoch", minimum=1), item.get("reason")
+    if not isinstance(reason, str) or not 1 <= len(reason) <= REASON_CHARACTERS_MAX:
+        raise BadRequestError(f"reason must be a text of 1 to {REASON_CHARACTERS_MAX} characters")
+    return _result(partition, lambda: service.declare_damaged(partition, epoch=epoch, reason=reason))
 
 
 def _reply(reply: AppendReply | MyQueueError) -> dict[str, Any]:

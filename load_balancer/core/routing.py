@@ -106,7 +106,7 @@ _PARTITION = re.compile(r"/v1/topics/([^/]+)/partitions/([^/]+)(?:/.*)?", re.DOT
 # The first row that matches decides.
 RULES: tuple[tuple[frozenset[str], re.Pattern[str], Destination], ...] = (
     (_ANY, re.compile(r"/+internal(?:/.*)?", re.DOTALL), Destination.NOBODY),
-    (_ANY, re.compile(r"/v1/topics/[^/]+/partitions/[^/]+/(?:elect|move)", re.DOTALL), Destination.WRITER),
+    (_ANY, re.compile(r"/v1/topics/[^/]+/partitions/[^/]+/(?:elect|move|repair)", re.DOTALL), Destination.WRITER),
     (_ANY, _PARTITION, Destination.LEADER),
     (_ANY, re.compile(r"/consumer/.*|/consumers", re.DOTALL), Destination.READER),
     (_READS, re.compile(r"/health|/broker|/brokers|/v1/health|/v1/brokers"), Destination.FRESHEST),

@@ -19,6 +19,7 @@ from manager.leaderships import Leaderships
 from manager.members import Members
 from manager.records import Records
 from manager.recovery import Recovery
+from manager.repairs import Repairs
 from manager.replica import Replica
 from manager.search import Search
 from manager.service import ManagerService
@@ -31,11 +32,11 @@ from myqueue.protocol.types import NodeAddress
 
 def make_blueprint(service: ManagerService, replica: Replica, view: ClusterView, book: HeartbeatBook, members: Members, gate: Gate,
                    recovery: Recovery, batches: Batches, records: Records, search: Search,
-                   leaderships: Leaderships, spawn: Callable[[], NodeAddress]) -> Blueprint:
+                   leaderships: Leaderships, repairs: Repairs, spawn: Callable[[], NodeAddress]) -> Blueprint:
     """The native face over a manager's operations; ``spawn`` starts a broker and says where it listens."""
     blueprint = Blueprint("native", __name__)
     install(blueprint, gate=gate, replica=replica)
-    native_partitions.add_views(blueprint, service, replica, leaderships)
+    native_partitions.add_views(blueprint, service, replica, leaderships, repairs)
     native_records.add_views(blueprint, batches, records, search)
 
     @blueprint.get(routes.CLUSTER)

@@ -1,4 +1,5 @@
-"""The native face's partitions of a topic: list them, add some, let another replica lead one, move one to named brokers."""
+"""The native face's partitions of a topic: list them, add some, let another replica lead one, have a replica made again, move one to
+named brokers."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from flask import Blueprint, Response, jsonify
 
 from db.metadata_store import PartitionRow
 from manager.api.bodies import body_of, integer_of, rule
-from manager.catalogue import Topic, replicas
+from manager.catalogue import Topic, missing, replicas
 from manager.leaderships import Leaderships
+from manager.repairs import Repairs
 from manager.replica import Replica
 from manager.service import TWO_REPLICAS, ManagerService
 from myqueue.errors import BadRequestError
@@ -18,7 +20,7 @@ from myqueue.protocol.limits import FACTOR_MAX, INT32_MAX
 from myqueue.protocol.names import check_topic_name, parse_integer
 
 
-def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica, leaderships: Leaderships) -> None:
+def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica, leaderships: Leaderships, repairs: Repairs) -> None:
     """Give the native blueprint these paths."""
 
     @blueprint.get(rule(routes.PARTITIONS))
@@ -36,6 +38,11 @@ def add_views(blueprint: Blueprint, service: ManagerService, replica: Replica, l
         wanted = integer_of(body_of("broker_id"), "broker_id", None)
         return jsonify(leaderships.elect(check_topic_name(topic), _partition(partition), wanted))
 
+    @blueprint.post(rule(routes.REPAIR))
+    def repair(topic: str, partition: str) -> Response:
+        broker_id = integer_of(body_of("broker_id"), "broker_id")
+        return jsonify(repairs.repair(check_topic_name(topic), _partition(partition), broker_id))
+
     @blueprint.post(rule(routes.MOVE))
     def move(topic: str, partition: str) -> Response:
         row = service.move_partition(check_topic_name(topic), _partition(partition), _brokers(body_of("brokers")))
@@ -50,7 +57,7 @@ def partition_list(topic: Topic) -> list[dict[str, Any]]:
 
 def _told(row: PartitionRow) -> dict[str, Any]:
     return {"partition": row.partition, "leader": row.leader, "replicas": list(replicas(row)), "epoch": row.epoch, "status": row.status,
-            "wanted": None if row.wanted is None else list(row.wanted)}
+            "wanted": None if row.wanted is None else list(row.wanted), "missing": missing(row)}
 
 
 def _partition(text: str) -> int:

@@ -1,4 +1,4 @@
-"""``myqueue topics``: list, create, describe, alter, add partitions, elect, move, trim, recover."""
+"""``myqueue topics``: list, create, describe, alter, add partitions, elect, repair, move, trim, recover."""
 
 from __future__ import annotations
 
@@ -54,6 +54,12 @@ def add_parser(groups: Any) -> None:
     elect.add_argument("topic", metavar="TOPIC")
     elect.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
     elect.add_argument("--broker-id", type=number(1), metavar="ID", help="who is to lead (default: the replica whose broker leads the fewest)")
+    repair = command("repair", _repair, "throw a broker's replica of a partition away and have it made again from the others", json=False)
+    repair.add_argument("topic", metavar="TOPIC")
+    repair.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
+    repair.add_argument("--broker-id", type=number(1), required=True, metavar="ID", help="whose replica is damaged, as an audit says")
+    repair.add_argument("--wait", type=number(0, float), default=60.0, metavar="SECONDS",
+                        help="until it is whole again, at most so long (default: 60); it goes on by itself in any case")
     move = command("move", _move, "move a partition's replicas to named brokers while it serves; from then on it has as many", json=False)
     move.add_argument("topic", metavar="TOPIC")
     move.add_argument("--partition", type=number(0), required=True, metavar="N", help="which one, from 0")
@@ -132,6 +138,17 @@ def _elect(arguments: argparse.Namespace) -> int:
     with admin(arguments) as client:
         leader = client.elect_leader(existing(client, arguments.topic), arguments.partition, arguments.broker_id)
     print(f"partition {arguments.partition} of topic {arguments.topic} is led by broker {leader}")
+    return 0
+
+
+def _repair(arguments: argparse.Namespace) -> int:
+    topic, partition, broker_id = arguments.topic, arguments.partition, arguments.broker_id
+    with admin(arguments) as client:
+        thrown = client.repair_replica(existing(client, topic), partition, broker_id)
+        print(f"broker {broker_id} throws its replica of partition {partition} of topic {topic} away: offsets {thrown.start}-{thrown.end - 1}",
+              flush=True)
+        at = client.wait_for_repair(topic, partition, arguments.wait)
+    print(f"it is whole again, made from broker {at.leader}: {_ids(at.replicas)}")
     return 0
 
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ..clock import Clock
-from ..errors import MyQueueError, TopicExistsError, UnavailableError
+from ..errors import MyQueueError, OutcomeUnknownError, TopicExistsError, UnavailableError
 from ..protocol import routes, wire
 from ..protocol.names import check_group_name, check_topic_name
 from ..protocol.types import Message, OffsetRange, TopicPartition
@@ -30,6 +30,7 @@ class PartitionDescription:
     epoch: int
     status: str
     wanted: tuple[int, ...] | None = None  # the brokers that its replicas are moving to
+    missing: tuple[int, ...] = ()  # those whose replica counts for nothing yet: it is being made, or made again
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,45 @@ class AdminClient:
         path = routes.ELECT.format(topic=check_topic_name(topic), partition=partition)
         return int(self._connection.call("POST", path, json={} if broker_id is None else {"broker_id": broker_id}, repeatable=False)["leader"])
 
+    def repair_replica(self, topic: str, partition: int, broker_id: int) -> OffsetRange:
+        """Throw a broker's replica of a partition away and have it made again from the others; the offsets that it held.
+
+        It is made afterwards, while the partition serves: the broker is among ``missing`` until that is done.
+
+        Raises:
+            UnknownTopicError, UnknownPartitionError, BadRequestError, RefusedError: nothing was done.
+            UnavailableError: an election is under way, and was for ``max_block_seconds``. Nothing was done.
+            OutcomeUnknownError: look at ``describe_topic``, and ask again once the broker is not among ``missing``.
+        """
+        path = routes.REPAIR.format(topic=check_topic_name(topic), partition=partition)
+
+        def attempt() -> OffsetRange | OutcomeUnknownError:
+            try:
+                thrown = self._connection.call("POST", path, json={"broker_id": broker_id}, repeatable=False)
+            except OutcomeUnknownError as error:
+                return error  # not to be repeated at once: the answer would be about the attempt before
+            return OffsetRange(thrown["start_offset"], thrown["end_offset"])
+
+        outcome = self._connection.persistently(attempt, self._max_block_seconds)
+        if isinstance(outcome, OutcomeUnknownError):
+            raise outcome
+        return outcome
+
+    def wait_for_repair(self, topic: str, partition: int, timeout_seconds: float) -> PartitionDescription:
+        """The partition once all its replicas count again.
+
+        Raises:
+            UnavailableError: one still does not after this time. It goes on by itself.
+        """
+        def attempt() -> PartitionDescription:
+            now = self._described(topic, partition)
+            if now.missing:
+                raise UnavailableError(f"partition {partition} of topic {topic} has no whole replica on {list(now.missing)} yet",
+                                       missing=list(now.missing))
+            return now
+
+        return self._connection.persistently(attempt, timeout_seconds)
+
     def move_partition(self, topic: str, partition: int, brokers: Sequence[int] | None) -> PartitionDescription:
         """Say on which brokers a partition's replicas are to be, all of them, or (None) stop a move where it stands; the partition as it is then.
 
@@ -199,13 +239,16 @@ class AdminClient:
             UnavailableError: it still is after this time. The move goes on.
         """
         def attempt() -> PartitionDescription:
-            now = next(at for at in self.describe_topic(topic).partition_list if at.partition == partition)
+            now = self._described(topic, partition)
             if now.wanted is not None:
                 raise UnavailableError(f"partition {partition} of topic {topic} is still moving from {list(now.replicas)} to {list(now.wanted)}",
                                        replicas=list(now.replicas), wanted=list(now.wanted))
             return now
 
         return self._connection.persistently(attempt, timeout_seconds)
+
+    def _described(self, topic: str, partition: int) -> PartitionDescription:
+        return next(at for at in self.describe_topic(topic).partition_list if at.partition == partition)
 
     def health(self) -> dict[str, Any]:
         """Liveness of every broker, manager, producer and consumer, by its last heartbeat."""
@@ -376,4 +419,4 @@ def _topic(body: Mapping[str, Any]) -> TopicDescription:
 def _partition(body: Mapping[str, Any]) -> PartitionDescription:
     wanted = body.get("wanted")
     return PartitionDescription(body["partition"], body["leader"], tuple(body["replicas"]), body["epoch"], body["status"],
-                                None if wanted is None else tuple(wanted))
+                                None if wanted is None else tuple(wanted), tuple(body.get("missing", ())))

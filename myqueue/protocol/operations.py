@@ -189,6 +189,13 @@ OPERATIONS: tuple[Operation, ...] = (
         help="Without a broker the one of its replicas' that leads the fewest. Where it leads already nothing is done.",
         errors=(e.UnknownTopicError, e.UnknownPartitionError, e.RefusedError)),
     Operation(
+        "repair_replica", "POST", routes.REPAIR, MANAGER, "Topics", "Have a broker's replica of a partition made again from the others.",
+        answer_of("Repairing", "it goes; another is made behind it, and the broker is not among `missing` any more when that is done"),
+        body=body_of(shape("", {"broker_id": ref("BrokerId")}, closed=True), {"broker_id": 1}),
+        help="For a replica that an audit found damaged: it is thrown away. The partition serves on; where the broker leads it, another one does "
+             "then. Refused where the other replicas are no majority by themselves.",
+        errors=(e.UnknownTopicError, e.UnknownPartitionError, e.RefusedError)),
+    Operation(
         "move_partition", "POST", routes.MOVE, MANAGER, "Topics", "Move a partition's replicas to named brokers.",
         answer_of("Moving", "decided; the replicas move behind it, and `wanted` is null when that is done"),
         body=body_of(shape("", {"brokers": nullable(listed(ref("BrokerId"), "all that are to hold a replica", least=1, most=limits.FACTOR_MAX),

@@ -33,6 +33,7 @@ TOPIC_RECORDS = "/v1/topics/{topic}/records"  # POST records, each to its partit
 LAG = "/v1/topics/{topic}/lag"  # GET ?consumer_id=N: how far a consumer is, by partition
 SEARCH = "/v1/topics/{topic}/search"  # GET ?key=…|key_base64=…&from_timestamp=µs&to_timestamp=µs&max_records=N&cursor=…
 ELECT = "/v1/topics/{topic}/partitions/{partition}/elect"  # POST [{broker_id}]: let another replica lead
+REPAIR = "/v1/topics/{topic}/partitions/{partition}/repair"  # POST {broker_id}: let a broker get its replica anew from the others
 MOVE = "/v1/topics/{topic}/partitions/{partition}/move"  # POST {brokers: [id, …] | null}: where its replicas are to be; null stops a move
 RECOVERY = "/v1/topics/{topic}/recovery"  # GET what lost its majority and would be lost, POST {accept_loss: true, [partitions]}
 BROKERS = "/v1/brokers"  # GET the brokers, POST {host, port} register one, POST {} start one
@@ -71,6 +72,7 @@ I_RAFT_TIMEOUT_NOW = "/internal/raft/timeout-now"  # the leader hands over
 I_PROMISE = "/internal/partitions/promise"  # POST, on a broker: {promises: […]}
 I_APPOINT = "/internal/partitions/appoint"  # POST, on a broker: {appointments: […]}
 I_LEARNERS = "/internal/partitions/learners"  # POST, on a broker: {learners: [{topic_id, partition, epoch, learners}]}
+I_DAMAGED = "/internal/partitions/damaged"  # POST, on a broker: {replicas: [{topic_id, partition, epoch, reason}]}: serve them no more
 I_STATUS = "/internal/partitions/status"  # POST, on a broker: {partitions: [[topic_id, partition], …]}, or {} for all that it holds
 I_APPEND = "/internal/partitions/append"  # POST, on a broker, from a leader: entries as they are stored
 I_SEED = "/internal/partitions/seed"  # POST, on a broker, from a leader: a start and the state, for a replica behind the start of the leader's log

@@ -168,7 +168,8 @@ _component("Health", shape("Who is there, and which partitions are not as they s
     **{f"{kind}s": _actors(kind) for kind in ("broker", "manager", "producer", "consumer")},
     "partitions": shape("", {"count": integer("of all topics"), "leaderless": _placed, "under_replicated": _placed, "without_majority": _placed})}))
 _described = {name: field for name, field in COMPONENTS["PartitionInfo"]["properties"].items()
-              if name in ("partition", "leader", "replicas", "epoch", "status")} | {"wanted": nullable(_wanted)}
+              if name in ("partition", "leader", "replicas", "epoch", "status")} | {
+                  "wanted": nullable(_wanted), "missing": listed(ref("BrokerId"), "whose replica counts for nothing yet: it is being made")}
 _component("TopicDescription", shape("A topic with its partitions.", {
     **COMPONENTS["Topic"]["properties"],
     "partition_list": listed(shape("", _described))}))
@@ -179,6 +180,9 @@ _component("AddedPartitions", shape("How many partitions a topic has.", {
 _component("Elected", shape("Who leads a partition now.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "leader": nullable(ref("BrokerId")), "epoch": ref("Epoch"),
     "changed": boolean("whether anything was done")}))
+_component("Repairing", shape("A replica that is thrown away, and made again from the others.", {
+    "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "broker_id": ref("BrokerId"), "epoch": ref("Epoch"),
+    "leader": ref("BrokerId"), "start_offset": integer("of what is thrown away"), "end_offset": integer("of what is thrown away, excluded")}))
 _component("Moving", shape("A partition, and where it is moving to.", {
     "topic": ref("TopicName"), **_described, "replication_factor": integer("replicas that it is to have", minimum=1, maximum=limits.FACTOR_MAX),
     "warning": COMPONENTS["CreatedTopic"]["properties"]["warning"]}, optional=("warning",)))

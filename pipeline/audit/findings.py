@@ -20,6 +20,7 @@ CHECKS = {
     "commit_position": "the committed end is not the border of an entry, or lies outside the log",
     "head_row": "the head row contradicts the last entry",
     "fault": "the broker itself has declared this log at fault and serves it no longer",
+    "replica_divergence": "a replica holds other entries than the others, each in itself without fault",
     "wal_gap": "a manager's WAL misses an index",
     "wal_chain": "an entry of a manager's WAL does not match its chain",
     "wal_command": "a manager's WAL holds a command that is not known",
@@ -33,7 +34,7 @@ CHECKS = {
 }
 
 OF_LOGS = frozenset({"gap", "offset_gap", "count", "chain_content", "chain_value", "order", "commit_position", "head_row", "fault",
-                     "consumer_offset"})
+                     "replica_divergence", "consumer_offset"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -56,11 +57,11 @@ class Finding:
         return hashlib.sha256("\0".join(map(str, place)).encode()).hexdigest()[:12]
 
     def remedy(self) -> str:
-        """The command that helps now: save what can be read, reset what is only a pointer, or look again."""
+        """The command that helps now: have a replica made again from the others, reset what is only a pointer, or look again."""
         if self.check == "consumer_offset":
             return f"myqueue lag {self.topic} CONSUMER_ID, then commit an offset inside the log"
         if self.check in OF_LOGS:
-            return f"scripts/spark-submit export --topics {self.topic} --audit --out saved-{self.topic}"
+            return f"myqueue topics repair {self.topic} --partition {self.partition} --broker-id {self.node.removeprefix('broker-')}"
         return f"myqueue health, and compare {self.node} with the other managers in audit.json"
 
     def order(self) -> tuple:

@@ -18,6 +18,7 @@ from . import statements
 from .consumers import OFFSETS, judge_consumers
 from .findings import Finding, Skipped
 from .log_checks import Damage, StretchFacts, check_task, finding_of, findings_of, judge_head
+from .replicas import compare_replicas
 from .stretches import Stretch, plan_stretches, spread
 
 LOOKS_MAX = 4
@@ -81,6 +82,7 @@ def audit_logs(cluster: Cluster, partitions: Sequence[PartitionInfo], limits: Li
                 _conclude(audit, replica, found)
         if not left:
             break
+    _compare(cluster, partitions, limits, audit)
     return audit
 
 
@@ -88,6 +90,20 @@ def execute_here(tasks: Sequence[Sequence[Stretch]], limits: Limits) -> list[Str
     """The plan without Spark: a thread per task, all at once (the plan bounds them per broker)."""
     with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
         return [fact for facts in pool.map(lambda task: list(check_task(task, limits)), tasks) for fact in facts]
+
+
+def _compare(cluster: Cluster, partitions: Sequence[PartitionInfo], limits: Limits, audit: LogAudit) -> None:
+    """Hold the replicas of each partition against one another, but for those that were found damaged: where the damage is has been said."""
+    damaged = {(found.node, found.topic, found.partition) for found in audit.findings if found.check != "consumer_offset"}
+    checked = {(one.broker_id, one.topic, one.partition) for one in audit.partitions}
+    by_broker: dict[int, list[PartitionInfo]] = {}
+    for info in partitions:
+        for broker_id in info.replicas:
+            if (broker_id, info.topic, info.partition) in checked and (f"broker-{broker_id}", info.topic, info.partition) not in damaged:
+                by_broker.setdefault(broker_id, []).append(info)
+    found = compare_replicas(cluster, by_broker, limits)
+    audit.findings += found.findings
+    audit.skipped += found.skipped
 
 
 def _by_broker(partitions: Sequence[PartitionInfo], audit: LogAudit) -> dict[int, list[PartitionInfo]]:

@@ -60,7 +60,7 @@ server {{
 """
 RECORDS = """
     # Records go to the brokers. One that does not lead the partition says who does; the SDK goes there by itself.
-    location ~ ^/v1/topics/[^/]+/partitions/[^/]+/(elect|move)$ { proxy_next_upstream off; proxy_pass http://myqueue_managers; }
+    location ~ ^/v1/topics/[^/]+/partitions/[^/]+/(elect|move|repair)$ { proxy_next_upstream off; proxy_pass http://myqueue_managers; }
     location ~ ^/v1/topics/[^/]+/partitions/ { proxy_next_upstream off; proxy_pass http://myqueue_brokers; }
 """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -174,6 +177,61 @@ def test_a_damaged_replica_is_made_anew_from_another(cluster: Cluster):
         wait_until(lambda: stored(cluster, node, topic) == texts, timeout_seconds=BACK_SECONDS, what="the damaged replica to be made anew")
         wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas again")
     assert read_all(cluster, topic) == texts
+
+
+def test_a_replica_with_other_entries_is_found_by_the_audit_and_repaired(cluster: Cluster, tmp_path: Path):
+    """In itself without fault, so that only a comparison finds it; by the command that the audit names, while a producer sends; the leader's too."""
+    topic, texts = "diverged", [f"m{number}" for number in range(200)]
+    wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas")
+    with MyProducer(topics=[topic], broker=cluster.bootstrap) as producer:
+        for text in texts[:100]:
+            producer.send(topic, text).result(10)
+        leader = partitions(cluster, topic)[0]["leader"]
+        odd = next(broker_id for broker_id in (1, 2, 3) if broker_id != leader)
+        for broker_id in (1, 2, 3):
+            wait_until(lambda node=node_of(cluster, broker_id): stored(cluster, node, topic) == texts[:100], what="it to hold everything")
+        let_differ(cluster, node_of(cluster, odd), topic, lsn=41)
+        assert 1 == audit(cluster, topic, tmp_path)
+        [found] = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))["findings"]
+        assert ("replica_divergence", f"broker-{odd}", 41) == (found["check"], found["node"], found["lsn"])
+        sent = [producer.send(topic, text) for text in texts[100:]]
+        for broker_id in (odd, leader):
+            remedy = found["remedy"] if broker_id == odd else f"myqueue topics repair {topic} --partition 0 --broker-id {broker_id}"
+            command = [sys.executable, "-m", *remedy.split(), "--bootstrap", cluster.bootstrap]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+            assert done.returncode == 0, done.stderr
+            assert re.fullmatch(rf"broker {broker_id} throws .*: offsets 0-\d+\nit is whole again, .*\n", done.stdout), done.stdout
+        for future in sent:
+            future.result(30)
+    wait_until(lambda: are_whole(cluster), timeout_seconds=BACK_SECONDS, what="all replicas again")
+    for broker_id in (1, 2, 3):
+        wait_until(lambda node=node_of(cluster, broker_id): stored(cluster, node, topic) == texts, what="it to hold everything again")
+    assert 0 == audit(cluster, topic, tmp_path)
+
+
+def let_differ(cluster: Cluster, node: str, topic: str, *, lsn: int) -> None:
+    """Let a replica hold another message at an lsn, with chains that fit from there on."""
+    with database(cluster, node) as cursor:
+        cursor.execute("SELECT topic_id FROM topic WHERE name = %s", (topic,))
+        [topic_id] = cursor.fetchone()
+        cursor.execute("UPDATE log_entry SET \"values\" = ARRAY['other'::bytea] WHERE topic_id = %s AND lsn = %s", (topic_id, lsn))
+        assert cursor.rowcount == 1
+        cursor.execute("SELECT chain FROM log_entry WHERE topic_id = %s AND lsn = %s", (topic_id, lsn - 1))
+        [chain] = cursor.fetchone()
+        cursor.execute("SELECT lsn FROM log_entry WHERE topic_id = %s AND lsn >= %s ORDER BY lsn", (topic_id, lsn))
+        for one, in cursor.fetchall():
+            cursor.execute("UPDATE log_entry e SET chain = entry_chain(%s, e::log_entry) WHERE topic_id = %s AND lsn = %s RETURNING chain",
+                           (chain, topic_id, one))
+            [chain] = cursor.fetchone()
+        cursor.execute("UPDATE partition_state SET end_chain = %s WHERE topic_id = %s", (chain, topic_id))
+
+
+def audit(cluster: Cluster, topic: str, out: Path) -> int:
+    """The exit code of ``myqueue audit`` of a topic."""
+    command = [sys.executable, "-m", "myqueue", "audit", "--bootstrap", cluster.bootstrap, "--topics", topic, "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PGPASSFILE": str(cluster.folder.pgpass_file)})
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode
 
 
 def test_a_topic_keeps_what_its_config_says_and_that_can_be_changed(cluster: Cluster):

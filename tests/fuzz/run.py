@@ -27,6 +27,7 @@ from .wire import FRAMING, NATIVE, Client, Got, Sent, exchange
 ROUND = 20  # requests of each kind before the topics that were made are looked at and deleted
 KEYS = ("k", "a")
 UNTOUCHED = 25  # messages of the topic that nobody speaks of
+ELECTIONS = ("elect_leader", "repair_replica")  # what holds one, and so is refused while the last one is not settled
 
 
 def no_words(_line: str) -> None:
@@ -141,7 +142,7 @@ class Run:
 
     def _ask(self, sent: Sent) -> None:
         sent = self._roster.named(sent)
-        got = self._settled(sent) if sent.operation == "elect_leader" else self._client.ask(sent)
+        got = self._settled(sent) if sent.operation in ELECTIONS else self._client.ask(sent)
         self.report.answered(got)
         self._ledger.note(sent, got)
         self._roster.note(got)
@@ -149,7 +150,7 @@ class Run:
             self.report.find(f"{sent.operation}: {got.status}: {sentence}", f"{sent.as_curl()}\n    → {got.status} {got.body[:400]!r}")
 
     def _settled(self, sent: Sent) -> Got:
-        """The answer to an election. One that comes right behind another is told to come again, until the replicas follow the new leader."""
+        """The answer to what holds an election. One right behind another is told to come again, until the replicas follow the new leader."""
         end, answers = time.monotonic() + ANSWER_SECONDS_MAX, list[Got]()
 
         def is_settled() -> bool:

@@ -23,7 +23,7 @@ INDEX_MAX = 50
 _NODE = re.compile(r"(/v1/(?:brokers|managers)/)([^/?]+)(.*)", re.DOTALL)
 _TOPIC = re.compile(r"(/v1/topics/)([^/?]+)((?:/.*)?)", re.DOTALL)
 _MEMBER = re.compile(r"(/v1/groups/)([^/?]+)(/members/[^/?]+/?)")
-_DISTURBS = re.compile(r"/partitions/[^/]+/(?:elect|move)/?")
+_DISTURBS = re.compile(r"/partitions/[^/]+/(?:elect|move|repair)/?")
 
 
 @dataclass

@@ -165,6 +165,29 @@ def test_two_dequeues_at_once_get_two_messages(group: Replicas):
     assert group.brokers[1].call("POST", group.dequeue, {"consumer": "#7"}) == {"empty": True}
 
 
+def test_a_replica_that_managers_declare_damaged_serves_nothing_but_only_in_the_epoch_that_is_meant(group: Replicas):
+    """A later epoch may have it as a voter. A repeat is answered again; what it held is said."""
+    group.send("m0")
+    group.wait_equal()
+
+    def declare(**changes: object) -> dict:
+        item = {"topic_id": group.topic_id, "partition": 0, "epoch": group.epoch, "reason": "told so", **changes}
+        return group.brokers[3].call("POST", routes.I_DAMAGED, {"replicas": [item]})["results"][0]
+
+    assert declare(partition=7)["error"]["code"] == "unknown_partition"
+    group.elect(1, 2, 3)
+    assert declare(epoch=group.epoch - 1)["error"]["code"] == "refused"
+    assert group.status(3)["fault"] is None
+    for _ in range(2):
+        told = declare()
+        assert (told["ok"], told["start_offset"], told["end_offset"]) == (True, 0, 1)
+        assert group.status(3)["fault"] == "told so"
+    assert group.brokers[3].call("GET", group.records, status=503, offset=0)["error"]["code"] == "unavailable"
+    for wrong in ({"reason": ""}, {"reason": 5}, {"reason": "x" * 501}, {"epoch": 0}, {"epoch": "x"}):
+        item = {"topic_id": group.topic_id, "partition": 0, "epoch": group.epoch, "reason": "told so", **wrong}
+        assert group.brokers[3].call("POST", routes.I_DAMAGED, {"replicas": [item]}, status=400)["error"]["code"] == "bad_request", wrong
+
+
 def test_a_follower_says_not_yet_above_what_it_knows(group: Replicas):
     """Never that an offset is outside the log: only the leader knows where that ends. Writes are refused."""
     group.send("m0")

@@ -40,7 +40,7 @@ def test_partitions_are_added_up_to_a_total_and_take_records_at_once(cluster: Ma
     assert cluster.write.applied_index() >= index
     assert numbers(cluster, topic) == [0, 1, 2, 3, 4]
     listed = cluster.write.get(path).json()["partitions"]
-    assert [sorted(one) for one in listed] == [["epoch", "leader", "partition", "replicas", "status", "wanted"]] * 5
+    assert [sorted(one) for one in listed] == [["epoch", "leader", "missing", "partition", "replicas", "status", "wanted"]] * 5
     assert {one["leader"] for one in listed} == {1}
 
 
@@ -89,7 +89,8 @@ def test_the_only_replica_leads_and_stays_leader(cluster: ManagerCluster, topic:
 def test_a_partition_that_is_where_it_is_wanted_does_not_move(cluster: ManagerCluster, topic: str):
     """Asked for at a read manager; its replication factor is said. Stopping what does not move is no error."""
     path = f"/v1/topics/{topic}/partitions/1/move"
-    told = {"topic": topic, "partition": 1, "leader": 1, "replicas": [1], "epoch": 1, "status": "ACTIVE", "wanted": None, "replication_factor": 1}
+    told = {"topic": topic, "partition": 1, "leader": 1, "replicas": [1], "epoch": 1, "status": "ACTIVE", "wanted": None, "missing": [],
+            "replication_factor": 1}
     for body in ({"brokers": [1]}, {"brokers": ["1"]}, {"brokers": None}):
         answer = cluster.reads[0].post(path, body)
         assert (answer.status_code, answer.json()) == (200, told), answer.text

@@ -53,6 +53,7 @@ def test_a_topic_that_is_needed_is_not_deleted_and_keeps_its_leaders() -> None:
     assert "/v1/topics/doomed" == tamed("DELETE", "/v1/topics/a").target
     assert "/v1/topics/doomed/partitions/0/move" == tamed("POST", "/v1/topics/a/partitions/0/move").target
     assert "/v1/topics/doomed/partitions/0/elect" == tamed("POST", "/v1/topics/a/partitions/0/elect").target
+    assert "/v1/topics/doomed/partitions/0/repair" == tamed("POST", "/v1/topics/a/partitions/0/repair").target
     assert "/v1/topics/c" == tamed("DELETE", "/v1/topics/c").target
     assert "/v1/topics/a" == tamed("PATCH", "/v1/topics/a").target
 

@@ -54,6 +54,7 @@ TABLE = [
     ("PATCH", "/v1/topics/logs", WRITER), ("DELETE", "/v1/topics/logs", WRITER), ("POST", "/v1/topics/logs/partitions", WRITER),
     ("POST", "/v1/producers", WRITER), ("POST", "/v1/consumers", WRITER), ("POST", "/v1/heartbeats", WRITER), ("GET", "/v1/health", FRESHEST),
     ("GET", "/v1/topics/logs/partitions", READER), ("POST", "/v1/topics/logs/partitions/0/elect", WRITER),
+    ("POST", "/v1/topics/logs/partitions/0/repair", WRITER),
     ("POST", "/v1/topics/logs/partitions/0/move", WRITER),
     ("POST", "/v1/topics/logs/records", WRITER), ("GET", "/v1/topics/logs/lag", READER), ("GET", "/v1/topics/logs/search", READER),
     ("GET", "/v1/brokers", FRESHEST),

@@ -41,7 +41,7 @@ def test_a_finding_has_the_same_id_in_every_audit() -> None:
     """Of the check and the place, not of the words; and a command that helps."""
     assert "bad4f2480bed" == FINDING.id
     assert FINDING.id == Finding("gap", "broker-1", "t", 0, 4, 50, 60, "other words").id != Finding("gap", "broker-2", "t", 0, 4, 50, 60).id
-    assert "scripts/spark-submit export --topics t" in FINDING.remedy()
+    assert "myqueue topics repair t --partition 0 --broker-id 1" == FINDING.remedy()
     assert set(CHECKS) >= OF_LOGS and "manager-2" in Finding("wal_gap", "manager-2").remedy()
 
 
