@@ -31,7 +31,7 @@ def voters_without(replicas: Replicas, outlook: Outlook, broker_id: int, statuse
     Raises:
         BadRequestError: it holds no replica of the partition.
         RefusedError: it is being filled already, or the others are no majority.
-        UnavailableError: an election is under way, or the leader has not committed anything in its epoch yet. Ask again.
+        UnavailableError: the broker does not answer, an election is under way, or the leader has not committed anything in its epoch yet. Ask again.
     """
     if broker_id not in replicas.voters and broker_id not in replicas.learners:
         raise BadRequestError(f"broker {broker_id} holds no replica of the partition", broker_id=broker_id)
@@ -40,6 +40,8 @@ def voters_without(replicas: Replicas, outlook: Outlook, broker_id: int, statuse
     emptied: dict[int, str | None] = {**replicas.voters, broker_id: None}
     if not has_majority(emptied, sound_others(replicas, outlook, broker_id, statuses)):
         raise RefusedError("the other replicas that are whole and answer are no majority: nothing could be taken from them", broker_id=broker_id)
+    if statuses.get(broker_id) is None:
+        raise UnavailableError(f"broker {broker_id} does not answer, or has nothing of the partition: nothing was done", broker_id=broker_id)
     if replicas.electing or replicas.leader is None or not is_settled(statuses.get(replicas.leader), replicas):
         raise UnavailableError("the partition has no leader that has committed in its epoch yet: ask again; nothing was done")
     return emptied

@@ -42,6 +42,7 @@ def test_a_slot_is_emptied_only_where_the_others_are_a_majority_without_it(broke
     (ROW, UP, {**SOUND, 3: status(fault="x")}, 2, RefusedError),                                # another one is damaged
     (ROW, UP, {**SOUND, 3: status(seeding=True)}, 2, RefusedError),
     (ROW, UP, {1: SOUND[1], 3: None}, 2, RefusedError),                                         # another one does not answer
+    (ROW, UP, {**SOUND, 2: None}, 2, UnavailableError),                                         # it could not be told
     (ROW, UP, {**SOUND, 1: status(epoch=3)}, 2, UnavailableError),                              # the leader has not committed in its epoch
     (ROW, UP, {**SOUND, 1: status(epoch=4, committed_in_epoch=False)}, 2, UnavailableError),
     (replace(ROW, electing=True, leader=None), UP, SOUND, 2, UnavailableError),
