@@ -16,7 +16,15 @@ from manager.node import signals as sig
 from manager.node.signals import Signals
 from manager.replica import Replica
 from myqueue.clock import Clock
-from myqueue.errors import MyQueueError, NotFoundError, OutcomeUnknownError, OverloadedError, UnavailableError, UnknownTopicError
+from myqueue.errors import (
+    MyQueueError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    OutcomeUnknownError,
+    OverloadedError,
+    UnavailableError,
+    UnknownTopicError,
+)
 from myqueue.protocol import wire
 from myqueue.protocol.batch import check_record
 from myqueue.protocol.partitioner import partition_for
@@ -222,6 +230,8 @@ class Records:
         for outcome in outcomes:
             if isinstance(outcome, Consumed):
                 return outcome
+            if isinstance(outcome, OffsetOutOfRangeError):
+                raise outcome  # it got one that is gone, and so it will be told as long as the request is known
         for outcome in outcomes:
             if isinstance(outcome, MyQueueError):
                 raise UnavailableError(f"whether this request was answered before cannot be told now: {outcome.message}", **outcome.details)

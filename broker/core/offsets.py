@@ -145,7 +145,9 @@ def plan_dequeue(state: LogState, request: DequeueRequest, readable: LogRange, *
         before = state.requests.get((request.consumer, request.request_id))
         if before is not None and before.append_time > now_us - REQUEST_TTL_US:
             if before.message_offset < readable.start:
-                raise out_of_range(before.message_offset, readable)
+                raise OffsetOutOfRangeError(f"the message that this request got before, offset {before.message_offset}, was trimmed: earliest is "
+                                            f"{readable.start}; another request gets the next one",
+                                            offset=before.message_offset, earliest=readable.start, latest=readable.end)
             return OffsetPlan(before.message_offset, None)
     if request.known_only:
         return OffsetPlan(None, None)

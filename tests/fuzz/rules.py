@@ -21,7 +21,8 @@ NOT_OF_A_STREAM = {routes.START_OFFSET, routes.END_OFFSET}  # they move while it
 ANSWER_SECONDS_MAX = 8.0  # above the longest wait of a manager for anything
 LINE_BYTES = 8_000  # of a request or header line that is too long in any case
 OLDER_STATUSES = {"queue": {200, 400, 413, 429, 503}, PARTITION: {200, 201, 400, 413, 429, 503}}
-UNREADABLE = {400, 404, 405, 413, 414, 415, 417, 431, 501, 503}  # what a request that is none may be answered with
+# What a request that is none may be answered with; and one that can be read after all: between nodes without a signature, above a quota.
+UNREADABLE = {400, 401, 404, 405, 413, 414, 415, 417, 429, 431, 501, 503}
 
 
 class Rules:

@@ -22,7 +22,7 @@ def main() -> None:
     given = parser.parse_args()
     spark, folder = build_session("stream job"), Path(given.folder)
     messages = (spark.readStream.format("myqueue").option("myqueue.bootstrap.servers", given.bootstrap).option("subscribe", given.topic)
-                .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "2000").load())
+                .option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "20000").load())
     files = messages.select("partition", "offset", "key", "value").writeStream.option("path", str(folder / "files")).format("parquet")
     copy = (messages.select("key", "value").writeStream.format("myqueue").option("myqueue.bootstrap.servers", given.bootstrap)
             .option("topic", given.to))

@@ -72,3 +72,4 @@ def test_all_answers_of_a_connection_are_read() -> None:
     one = b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}'
     assert [200, 200, 400] == [answer.status for answer in answers_in(one + one + b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n", 0.0)[0]]
     assert "cannot be read" in (answers_in(one + b"<html>rubbish", 0.0)[1] or "")
+    assert ([], None) == answers_in(b"HTTP/1.1 100 Continue\r\n\r\n", 0.0)  # and then the sending had ended

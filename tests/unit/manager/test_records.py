@@ -11,7 +11,7 @@ import pytest
 from db.metadata_store import BrokerRow, CatalogueRows, PartitionRow, TopicRow
 from manager.catalogue import Catalogue
 from manager.records import REPEATABLE_SECONDS, Records
-from myqueue.errors import OverloadedError
+from myqueue.errors import OffsetOutOfRangeError, OverloadedError, UnavailableError
 from myqueue.protocol.types import PartitionId
 from myqueue.testing import ManualClock
 
@@ -63,6 +63,31 @@ def test_a_manager_that_was_not_hands_one_message_out():
     broker = Broker(lambda: clock.advance(REPEATABLE_SECONDS / 4))
     assert records(broker, clock).consume(consumer_id=1, topic_name="t", request_id="r").value == {"value": "x"}
     assert broker.handed_out == 1
+
+
+class Silent:
+    """A call beside others, as ``Brokers.each`` gives its error."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self._failures, self.handed_out = failures, 0
+
+    def each(self, calls: list[Callable[[], Any]]) -> list[Any]:
+        return [failure or call() for failure, call in zip(self._failures, calls, strict=True)]
+
+    def dequeue(self, _id: int, _address: object, _partition: PartitionId, body: dict[str, Any]) -> dict[str, Any]:
+        self.handed_out += not body.get("known_only")
+        return {"empty": True} if body.get("known_only") else {"offset": 0, "timestamp": 0, "value": "x"}
+
+
+@pytest.mark.parametrize(("failures", "kind"), [
+    ((None, OffsetOutOfRangeError("trimmed"), None), OffsetOutOfRangeError), ((UnavailableError(), None, None), UnavailableError),
+    ((UnavailableError(), OffsetOutOfRangeError("trimmed"), None), OffsetOutOfRangeError)])
+def test_what_was_handed_out_and_is_trimmed_is_told_for_good_and_what_cannot_be_told_now_for_now(failures: tuple, kind: type):
+    """Nothing else is handed out in either case."""
+    broker = Silent(*failures)
+    with pytest.raises(kind) as raised:
+        records(broker, ManualClock()).consume(consumer_id=1, topic_name="t", request_id="r")  # type: ignore[arg-type]
+    assert (raised.value.retriable, broker.handed_out) == (kind is UnavailableError, 0)
 
 
 def test_attempts_under_way_at_once_begin_at_the_same_partition():
