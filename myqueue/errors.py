@@ -309,6 +309,12 @@ class DeliveryError(MyQueueError):
         self.undelivered = tuple(undelivered)
 
 
+class ReceiptsError(MyQueueError):
+    """Messages were delivered, and receipts of theirs could not be written; ``path`` and ``batches`` say where and how many."""
+
+    code, outcome = "receipts", UNKNOWN  # of the messages nothing is to be repeated, so it must not read as "not done"
+
+
 class BufferFullError(MyQueueError):
     """The producer's buffer stayed full for the whole wait; the message was not accepted."""
 

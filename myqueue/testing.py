@@ -13,6 +13,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -324,7 +325,7 @@ class InMemoryTransport:
             last = kept[-1][0] if kept else -1
             for seq, answer in kept:
                 if seq == sequence.seq:
-                    return Appended(answer.topic, answer.partition, answer.base_offset, answer.record_count, answer.append_time_us, duplicate=True)
+                    return replace(answer, duplicate=True)
             if sequence.seq <= last:
                 raise DuplicateSequenceError(sequence=sequence.seq)
             if sequence.seq != last + 1:
@@ -333,7 +334,7 @@ class InMemoryTransport:
         for block in blocks:
             held.entries.append((held.end, now, block))
             held.end += block.count
-        appended = Appended(held.info.topic, held.info.partition, base, held.end - base, now)
+        appended = Appended(held.info.topic, held.info.partition, base, held.end - base, now, topic_id=held.info.topic_id)
         if sequence is not None:
             kept.append((sequence.seq, appended))
             del kept[:-REQUESTS_KEPT]

@@ -61,9 +61,9 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
     def append(topic: str, partition: str) -> Response:
         sequence, expected = bodies.sequence_headers(request.headers), bodies.expected_end_offset(request.args)
         blocks, size = bodies.produce_body(request)
-        result = on(topic, partition, lambda found: service.append(found, blocks, sequence, size_bytes=size, expected_end_offset=expected))
+        at, result = on(topic, partition, lambda at: (at, service.append(at, blocks, sequence, size_bytes=size, expected_end_offset=expected)))
         return jsonify(wire.appended_to_json(Appended(topic, int(partition), result.base_offset, result.record_count, result.append_time,
-                                                      result.duplicate)))
+                                                      result.duplicate, at.topic_id)))
 
     @face.get(rule(routes.RECORDS))
     def read(topic: str, partition: str) -> Response:

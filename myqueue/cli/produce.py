@@ -26,14 +26,17 @@ def add_parser(groups: Any) -> None:
     parser.add_argument("--partition", type=number(0), metavar="N", help="the partition of every message")
     parser.add_argument("--timeout", type=number(0, float), default=60.0, metavar="SECONDS",
                         help="how long to wait for the last answers (default: 60)")
+    parser.add_argument("--receipts", metavar="FILE",
+                        help="append a line of JSON to this file for each batch that is acknowledged: where its messages are stored")
     add_bootstrap(parser)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit code 1, with the count on stderr, where a message was not delivered."""
+    """Exit code 1, with the count on stderr, where a message was not delivered or a receipt not written."""
     sent = 0
-    producer = MyProducer([arguments.topic], arguments.bootstrap, token=token(), delivery_timeout_seconds=max(arguments.timeout, 1.0))
+    producer = MyProducer([arguments.topic], arguments.bootstrap, token=token(), delivery_timeout_seconds=max(arguments.timeout, 1.0),
+                          receipts=arguments.receipts)
     try:
         for name in arguments.files or ["-"]:
             with _opened(name) as file:

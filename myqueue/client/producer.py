@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 
 from ..clock import Clock
-from ..errors import BufferFullError, ClosedError, DeliveryError, MyQueueError, TooLargeError
+from ..errors import BufferFullError, ClosedError, DeliveryError, MyQueueError, ReceiptsError, TooLargeError
 from ..protocol import batch as batches
 from ..protocol import routes
 from ..protocol.batch import RECORD_BYTES_MAX
@@ -19,6 +20,7 @@ from .accumulator import REQUEST_BYTES_MAX, Accumulator, Batch, record_size
 from .connection import Connection
 from .delivery import Completion, Delivery, Undelivered
 from .housekeeping import HEARTBEAT_INTERVAL_SECONDS, Housekeeper, Presence
+from .receipts import ReceiptFile
 from .sender import Sender
 from .transport import Transport
 
@@ -44,17 +46,21 @@ class MyProducer:
         max_block_seconds: how long ``send`` waits for room, and the constructor and a first ``send`` for the cluster.
         delivery_timeout_seconds: how long a message is retried before it is given up.
         silence_seconds: ``can_send`` says false when no node has answered for so long.
+        receipts: a file to which a line is appended for each batch that is acknowledged, before anybody is told of it; several producers may
+            share one. What cannot be written costs no message: ``flush`` and ``stop`` raise ReceiptsError for it.
 
     Raises:
+        ConfigurationError: the file of receipts cannot be opened; nothing was started.
         MyQueueError: the topics could not be registered; nothing was started.
     """
 
     def __init__(self, topics: Iterable[str] = (), broker: str | Sequence[str] = "localhost:9092", *, token: str | None = None,
                  linger_seconds: float = 0.005, batch_bytes_max: int = 1 << 20, batch_records_max: int = 10_000,
                  request_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes_max: int = 64 << 20, max_block_seconds: float = 10.0,
-                 delivery_timeout_seconds: float = 60.0, silence_seconds: float = 10.0, transport: Transport | None = None,
-                 clock: Clock | None = None) -> None:
+                 delivery_timeout_seconds: float = 60.0, silence_seconds: float = 10.0, receipts: str | os.PathLike[str] | None = None,
+                 transport: Transport | None = None, clock: Clock | None = None) -> None:
         self._connection = Connection(broker, token=token, transport=transport, clock=clock)
+        self._receipts = None if receipts is None else ReceiptFile(receipts)
         self._clock = self._connection.clock
         self._max_block_seconds = max_block_seconds
         self._silence_seconds = silence_seconds
@@ -69,12 +75,12 @@ class MyProducer:
         self._registering = threading.Lock()
         self._closed: str | None = None  # why, once it is
         self._presence = Presence("producers", self._connection)
-        self._sender = Sender(self._connection, self._accumulator, self._changed, self._presence)
+        self._sender = Sender(self._connection, self._accumulator, self._changed, self._presence, receipts=self._receipts)
         self._threads: list[threading.Thread] = []
         try:
             self._register([topics] if isinstance(topics, str) else sorted(set(topics)))
         except MyQueueError:
-            self._connection.close()
+            self._close_doors()
             raise
         self._housekeeper = Housekeeper("myqueue-producer", {self._presence.send_due: HEARTBEAT_INTERVAL_SECONDS,
                                                              self._refresh: METADATA_INTERVAL_SECONDS}, clock=self._clock)
@@ -164,18 +170,21 @@ class MyProducer:
 
         Raises:
             DeliveryError: some are not: given up (they are reported once), or still under way after the time (those go on being sent).
+            ReceiptsError: all are, and receipts could not be written (they are reported once).
         """
         with self._changed:
             pending = self._drain(timeout_seconds)
             failed = self._accumulator.take_failed()
             if failed or pending:
                 raise self._delivery_error(failed + pending, f"of them {sum(len(batch.records) for batch in pending)} still under way")
+        self._check_receipts()
 
     def stop(self, timeout_seconds: float = 30.0) -> None:
         """Deliver what was accepted, within the time, and close. A second call does nothing.
 
         Raises:
             DeliveryError: names what was not delivered; it is tried no more. An attempt whose answer is missing may have stored some.
+            ReceiptsError: all was delivered, and receipts could not be written.
         """
         with self._changed:
             if self._closed is not None:
@@ -191,6 +200,12 @@ class MyProducer:
         self._close()
         if undelivered:
             raise self._delivery_error(undelivered, "and the producer was stopped")
+        self._check_receipts()
+
+    def _check_receipts(self) -> None:
+        error = self._receipts and self._receipts.take_error()
+        if error:
+            raise error
 
     def _drain(self, timeout_seconds: float) -> list[Batch]:
         """Wait, the lock held, for all that is under way now; returns what still is after the time."""
@@ -209,7 +224,9 @@ class MyProducer:
                          for batch in undelivered for record in batch.records)
         last = next((batch.error for batch in undelivered if batch.error), None)
         count = "1 message was" if len(messages) == 1 else f"{len(messages)} messages were"
-        return DeliveryError(f"{count} not delivered, {remark}" + (f"; the last error: {last.message}" if last else ""), messages)
+        unwritten = self._receipts and self._receipts.take_error()
+        return DeliveryError(f"{count} not delivered, {remark}" + (f"; the last error: {last.message}" if last else "")
+                             + (f"; and {unwritten.message}" if unwritten else ""), messages)
 
     def __enter__(self) -> MyProducer:
         return self
@@ -217,10 +234,10 @@ class MyProducer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             self.stop()
-        except DeliveryError as undelivered:
+        except (DeliveryError, ReceiptsError) as own:
             if error is None:
                 raise
-            error.add_note(f"and {undelivered.message}")  # the caller's own error goes first
+            error.add_note(f"and {own.message}")  # the caller's own error goes first
 
     # --- the cluster ---
 
@@ -277,13 +294,18 @@ class MyProducer:
     def _close(self) -> None:
         exits.closed(self)
         self._housekeeper.stop()
+        self._close_doors()
+
+    def _close_doors(self) -> None:
         self._connection.close()
+        if self._receipts is not None:
+            self._receipts.close()
 
     def at_exit(self) -> None:
         """The script ended without ``stop``: deliver within bounds, or say on stderr how many messages were not."""
         try:
             self.stop(EXIT_FLUSH_SECONDS)
-        except DeliveryError as error:
+        except (DeliveryError, ReceiptsError) as error:
             print(f"myqueue: at exit {error.message}", file=sys.stderr, flush=True)
 
     def after_fork(self) -> None:

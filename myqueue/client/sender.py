@@ -20,10 +20,12 @@ from ..errors import (
 )
 from ..protocol import batch as batches
 from ..protocol import routes, wire
+from ..protocol.receipts import receipt_of
 from ..protocol.types import Appended, ProducerSequence, Record
 from .accumulator import Accumulator, Batch
 from .connection import Connection
 from .housekeeping import Presence, attempt
+from .receipts import ReceiptFile
 from .transport import understood
 
 PRODUCE_TIMEOUT_SECONDS = 10.0
@@ -35,11 +37,12 @@ class Sender:
     """Its threads share it; ``changed`` is the lock around the accumulator and is notified when a batch has landed."""
 
     def __init__(self, connection: Connection, accumulator: Accumulator, changed: threading.Condition, presence: Presence, *,
-                 produce_timeout_seconds: float = PRODUCE_TIMEOUT_SECONDS) -> None:
+                 receipts: ReceiptFile | None = None, produce_timeout_seconds: float = PRODUCE_TIMEOUT_SECONDS) -> None:
         self._connection = connection
         self._accumulator = accumulator
         self._changed = changed
         self._presence = presence
+        self._receipts = receipts
         self._produce_timeout_seconds = produce_timeout_seconds
 
     def run_once(self) -> float | None:
@@ -63,6 +66,8 @@ class Sender:
         except MyQueueError as error:
             self._failed(batch, error)
             return
+        if self._receipts is not None:  # before anybody is told: who knows of an acknowledgement finds its receipt
+            self._receipts.write(receipt_of(batch.lane.partition, len(batch.records), appended))
         with self._changed:
             if self._accumulator.holds(batch):
                 self._accumulator.delivered(batch)

@@ -248,10 +248,11 @@ _component("Spread", shape("Where records stand.", {
     "topic": ref("TopicName"), "record_count": integer("all of them", minimum=1), "partitions": listed(shape("", {
         "partition": ref("PartitionNumber"), "base_offset": integer("of the first"), "record_count": integer(minimum=1),
         "records": listed(integer(), "their places in the request, from 0")}))}))
-_component("Appended", shape_of(wire.appended_to_json(Appended(TOPIC, 0, 41, 2, 1_790_000_000_000_000)), "Where the records stand.", {
+_component("Appended", shape_of(wire.appended_to_json(Appended(TOPIC, 0, 41, 2, 1_790_000_000_000_000, topic_id=7)), "Where the records stand.", {
     "topic": ref("TopicName"), "partition": ref("PartitionNumber"), "base_offset": integer("of the first record"),
     "record_count": integer("how many, at offsets that follow one another", minimum=1), "append_time": f"when it was stored: {_AT}",
-    "duplicate": "the same sequence was stored before: this is the answer of that time"}))
+    "duplicate": "the same sequence was stored before: this is the answer of that time",
+    "topic_id": integer("the topic's identity, which one that is created again does not share")}, optional=("topic_id",)))
 _component("Message", shape("A record at its place. A key and headers are there where the record has them.", {
     "offset": ref("Offset"), "timestamp": integer(f"the producer's time where it gave one, else the broker's: {_AT}"),
     **_value("value", "the message"), **_value("key", "the key"),

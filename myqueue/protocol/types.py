@@ -88,6 +88,7 @@ class Appended:
     record_count: int
     append_time_us: int
     duplicate: bool = False
+    topic_id: int | None = None  # the topic's identity; None from a broker of the version before, and between nodes
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,12 +164,14 @@ def message_from_json(body: Mapping[str, Any], *, topic: str, partition: int) ->
 
 
 def appended_to_json(appended: Appended) -> dict[str, Any]:
-    return {"topic": appended.topic, "partition": appended.partition, "base_offset": appended.base_offset,
+    body = {"topic": appended.topic, "partition": appended.partition, "base_offset": appended.base_offset,
             "record_count": appended.record_count, "append_time": appended.append_time_us, "duplicate": appended.duplicate}
+    return body if appended.topic_id is None else {**body, "topic_id": appended.topic_id}
 
 
 def appended_from_json(body: Mapping[str, Any]) -> Appended:
-    return Appended(body["topic"], body["partition"], body["base_offset"], body["record_count"], body["append_time"], body["duplicate"])
+    return Appended(body["topic"], body["partition"], body["base_offset"], body["record_count"], body["append_time"], body["duplicate"],
+                    body.get("topic_id"))
 
 
 def stamp_from_json(body: Mapping[str, Any]) -> CommitStamp | None:

@@ -107,6 +107,18 @@ def test_ndjson_tells_all_of_a_message(myqueue, transport) -> None:
         {name: value for name, value in line.items() if name != "timestamp"} for line in lines]
 
 
+def test_produce_keeps_receipts(myqueue, tmp_path: Path) -> None:
+    """Appended to the file, and where they cannot be written that is told with exit code 1, and nothing else is."""
+    receipts = tmp_path / "receipts"
+    for _ in range(2):
+        myqueue("produce", "t", "--receipts", str(receipts), stdin=b"1\n2\n3\n")
+    assert [("t", 0, 0, 3), ("t", 0, 3, 3)] == [tuple(json.loads(line)[name] for name in ("topic", "partition", "base_offset", "record_count"))
+                                                for line in receipts.read_text().splitlines()]
+    done = myqueue("produce", "t", "--receipts", "/dev/full", stdin=b"4\n", code=1)
+    assert b"" == done.stdout and b"do not send them again" in done.stderr and 1 == done.stderr.count(b"\n")
+    assert b"Not a directory" in myqueue("produce", "t", "--receipts", "/dev/null/x", stdin=b"5\n", code=1).stderr
+
+
 @pytest.mark.parametrize("words", [["produce", "t"], ["produce", "--whole", "t"]])
 def test_a_message_over_the_limit_is_a_sentence_and_1_and_the_lines_before_it_are_sent(myqueue, transport, words, tmp_path) -> None:
     (tmp_path / "in").write_bytes((b"" if "--whole" in words else b"before\n") + b"x" * ((1 << 20) + 1))

@@ -18,7 +18,9 @@ from myqueue import (
     UnavailableError,
     UnknownPartitionError,
 )
-from myqueue.errors import BadRequestError, InvalidNameError, TooLargeError
+from myqueue.errors import BadRequestError, ConfigurationError, InvalidNameError, ReceiptsError, TooLargeError
+from myqueue.protocol.receipts import receipts_in
+from myqueue.protocol.types import TopicPartition
 from myqueue.testing import InMemoryTransport
 from tests.support.waiting import wait_until
 
@@ -261,3 +263,50 @@ def test_no_thread_is_left_after_stop(transport) -> None:
     producer.send("A", b"1")
     producer.stop()
     wait_until(lambda: not set(threading.enumerate()) - before, timeout_seconds=10, what="its threads to end")
+
+
+def test_receipts_say_where_every_message_is(transport, tmp_path) -> None:
+    """Of two producers into one file; each offset once, with the topic's identity and the time at which it was appended."""
+    for _ in range(2):
+        with MyProducer(["A"], transport=transport, receipts=tmp_path / "receipts", batch_records_max=100) as producer:
+            for value in numbered(1_000):
+                producer.send("A", value)
+            producer.flush()
+            with (tmp_path / "receipts").open("rb") as file:
+                receipts = list(receipts_in(file))
+    assert list(range(2_000)) == sorted(offset for one in receipts for offset in range(one.base_offset, one.base_offset + one.record_count))
+    assert {(TopicPartition("A", 0), 1)} == {(one.name, one.topic_id) for one in receipts}
+
+
+def test_receipts_that_cannot_be_written_are_told_and_the_messages_are_delivered(transport) -> None:
+    """By ``flush``, by ``stop``, and beside what was not delivered; never as a message that failed."""
+    producer = MyProducer(["A"], transport=transport, receipts="/dev/full")
+    delivery = producer.send("A", b"1")
+    with pytest.raises(ReceiptsError, match=r"1 batch was acknowledged and has no receipt in /dev/full: No space left on device") as raised:
+        producer.flush()
+    assert (0, "unknown") == (delivery.result(0).offset, raised.value.outcome)
+    producer.flush()
+    producer.send("A", b"2")
+    wait_until(lambda: len(values(transport)) == 2, what="the second message to be stored")
+    with pytest.raises(ReceiptsError):
+        producer.stop()
+    with pytest.raises(ZeroDivisionError) as other, MyProducer(["A"], transport=transport, receipts="/dev/full") as producer:
+        producer.send("A", b"3")
+        raise ZeroDivisionError
+    assert other.value.__notes__[0].startswith("and 1 batch was acknowledged")
+    assert [b"1", b"2", b"3"] == values(transport)
+
+
+def test_a_failed_message_and_a_missing_receipt_are_told_together(transport) -> None:
+    with MyProducer(["A"], transport=transport, receipts="/dev/full") as producer:
+        producer.send("A", b"1").result(5.0)
+        transport.refuse(BadRequestError("no"))
+        producer.send("A", b"2")
+        with pytest.raises(DeliveryError, match=r"1 message was not delivered.*; and 1 batch was acknowledged and has no receipt"):
+            producer.flush(5.0)
+
+
+def test_a_file_of_receipts_that_cannot_be_opened_starts_nothing(transport, tmp_path) -> None:
+    with pytest.raises(ConfigurationError, match="Is a directory"):
+        MyProducer(["A"], transport=transport, receipts=tmp_path)
+    assert [] == transport.requests
