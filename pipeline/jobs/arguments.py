@@ -8,15 +8,17 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from myqueue import errors
 from myqueue.errors import BadRequestError, ConfigurationError, MyQueueError, UnavailableError
+from myqueue.protocol.names import parse_time
 from myqueue.settings import add_arguments, load
 
 from ..audit.findings import FINDINGS, INCOMPLETE, USAGE
 from ..settings import PipelineSettings
 
+T = TypeVar("T")
 EXIT_CODES = "Exit codes: 0 clean and complete, 1 findings or counts that differ, 2 not everything could be checked or asked, 3 usage."
 
 
@@ -42,6 +44,24 @@ def parse(parser: JobParser, argv: Sequence[str]) -> tuple[PipelineSettings, arg
     except ConfigurationError as error:
         parser.error(error.message)
     return settings, flags
+
+
+def add_window(parser: JobParser) -> None:
+    """``--since`` and ``--until``: bounds on the append time."""
+    parser.add_argument("--since", type=checked(parse_time), metavar="TIME",
+                        help="only what was appended at this time or later: microseconds since 1970, or as 2026-03-01T12:00:00Z")
+    parser.add_argument("--until", type=checked(parse_time), metavar="TIME", help="only what was appended before this time")
+
+
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """A parser as argparse wants it: its refusal is the sentence that is shown."""
+    def checked(text: str) -> T:
+        try:
+            return parse(text)
+        except BadRequestError as error:
+            raise argparse.ArgumentTypeError(error.message) from None
+
+    return checked
 
 
 def make_folder(path: str) -> Path:

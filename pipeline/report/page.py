@@ -22,7 +22,7 @@ def to_html(report: Report) -> str:
     """The whole page."""
     cluster = report.cut.cluster_id
     parts = [f"<h1>Report of cluster {escape(cluster)}</h1>",
-             f"<p>{escape(report.at)}, {escape(window_text(report))}; times are the brokers' append times, in UTC</p>",
+             f"<p>{escape(report.at)}, {escape(window_text(report.window))}; times are the brokers' append times, in UTC</p>",
              pages.result(_LOOKS[report.result], result_line(report)),
              *_list("Counts that differ from the cut", report.traffic.differences),
              *_list("Not asked", [f"{one.what}: {one.why}" for one in report.readers.not_asked]),

@@ -33,7 +33,7 @@ def fetch_readers(bootstrap: str, managers: Sequence[Manager], cut: Cut, limits:
     They are asked after the cut was taken, and their lag is counted to it: a reader that is as far as the cut has none.
     """
     with connected(bootstrap) as connection:
-        return ask_readers(_asker(connection, limits), lambda ids: _registrations(managers, cut, ids, limits), cut)
+        return ask_readers(asker(connection, limits), lambda ids: _registrations(managers, cut, ids, limits), cut)
 
 
 def ask_readers(ask: Ask, registered: Registered, cut: Cut) -> Readers:
@@ -81,7 +81,7 @@ def _standings(kind: str, name: str, body: Mapping[str, Any], cut: Cut) -> Itera
             yield Standing(kind, name, place.topic, place.partition, one["offset"], offsets.end, lag)
 
 
-def _asker(connection: Connection, limits: Limits) -> Ask:
+def asker(connection: Connection, limits: Limits) -> Ask:
     """Calls that are repeated while they may succeed, and are no longer made when the time for all of them is over."""
     deadline = time.monotonic() + ASKING_SECONDS_MAX
 

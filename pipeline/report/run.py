@@ -19,7 +19,7 @@ from ..source.planner import take_cut_between
 from . import page, summary
 from .data import read_figures, read_messages, write_data
 from .figures import Report, Window
-from .folder import check_free, publish, staging_in
+from .folder import REPORT
 from .readers import fetch_readers
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ def report_cluster(spark: SparkSession, cluster: Cluster, settings: PipelineSett
     """
     folder = Path(settings.out)
     with alone_in(folder):
-        check_free(folder)
+        REPORT.check_free(folder)
         partitions = [info for infos in choose_topics(cluster, settings.topics).values() for info in infos]
         report = _counted(spark, cluster, settings, partitions, top, window)
-        publish(folder, page.to_html(report), json.dumps(summary.to_json(report), indent=2, sort_keys=True) + "\n")
+        REPORT.publish(folder, page.to_html(report), json.dumps(summary.to_json(report), indent=2, sort_keys=True) + "\n")
     return report
 
 
 def _counted(spark: SparkSession, cluster: Cluster, settings: PipelineSettings, partitions: Sequence[PartitionInfo], top: int,
              window: Window) -> Report:
-    began, limits, staging = time.monotonic(), limits_of(settings), staging_in(Path(settings.out))
+    began, limits, staging = time.monotonic(), limits_of(settings), REPORT.staging_in(Path(settings.out))
     at = datetime.now(UTC).isoformat(timespec="seconds")
     cut, part = take_cut_between(cluster, partitions, limits, since_us=window.since_us, until_us=window.until_us)
     readers = fetch_readers(settings.bootstrap, cluster.managers, cut, limits)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..audit.report import table
 from ..pages import bytes_text
-from .figures import Report
-from .folder import DATASETS, PAGE_NAME
+from .figures import Report, Window
+from .folder import REPORT
 from .shown import time_text
 
 SCHEMA_VERSION = 1
@@ -20,7 +20,7 @@ def to_json(report: Report) -> dict[str, Any]:
     """What report.json holds."""
     return {
         "schema_version": SCHEMA_VERSION, "result": report.result, "exit_code": report.exit_code, "at": report.at,
-        "seconds": round(report.seconds, 3), "cluster_id": report.cut.cluster_id, "window": asdict(report.window), "datasets": list(DATASETS),
+        "seconds": round(report.seconds, 3), "cluster_id": report.cut.cluster_id, "window": asdict(report.window), "datasets": list(REPORT.datasets),
         "messages": report.messages, "bytes": report.bytes,
         "topics": [{**asdict(topic), "bytes": topic.bytes} for topic in report.traffic.topics],
         "lag": [asdict(line) for line in report.readers.by_topic()], "consumers_left_out": report.readers.left_out,
@@ -38,7 +38,7 @@ def to_text(report: Report, folder: Path) -> str:
         lines += ["", *table(("reader", "topic", "partitions", "lag"), readers), ""]
     lines += [f"DIFFERS {sentence}" for sentence in report.traffic.differences]
     lines += [f"NOT ASKED {one.what}: {one.why}" for one in report.readers.not_asked]
-    return "\n".join([*lines, f"{result_line(report)}, {folder / PAGE_NAME}, {report.seconds:.1f} s"])
+    return "\n".join([*lines, f"{result_line(report)}, {folder / REPORT.page}, {report.seconds:.1f} s"])
 
 
 def result_line(report: Report) -> str:
@@ -49,9 +49,9 @@ def result_line(report: Report) -> str:
     return f"{verdicts[report.result]}: {what}"
 
 
-def window_text(report: Report) -> str:
+def window_text(window: Window) -> str:
     """Which times are reported."""
-    since, until = report.window.since_us, report.window.until_us
+    since, until = window.since_us, window.until_us
     if since is None and until is None:
         return "everything that is stored"
     return " ".join([*(["from", time_text(since)] if since is not None else []), *(["until", time_text(until)] if until is not None else [])])
