@@ -6,9 +6,11 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    DecimalType,
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -40,6 +42,24 @@ LAG = StructType([
     StructField("offset", LongType()),              # where it goes on; null where it has committed nothing
     StructField("end_offset", LongType()),          # of the cut
     StructField("lag", LongType()),
+])
+
+# What a reconciliation reads of the messages, and what it says of a partition's ten minutes; null: it was not asked for, or nothing is stored.
+PLACED = StructType([field for field in READABLE if field.name in ("topic", "partition", "offset", "appendTime")])
+OFFSET_SUM = DecimalType(38, 0)
+PERIODS = StructType([
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("period", TimestampType()),         # its beginning
+    StructField("stored", LongType()),
+    StructField("first_offset", LongType()),
+    StructField("last_offset", LongType()),
+    StructField("stored_offset_sum", OFFSET_SUM),
+    StructField("acknowledged", LongType()),
+    StructField("acknowledged_offset_sum", OFFSET_SUM),
+    StructField("consumed", MapType(StringType(), LongType())),  # by group
+    StructField("exported", LongType()),
+    StructField("exported_offset_sum", OFFSET_SUM),
 ])
 
 DAMAGE = StructType([

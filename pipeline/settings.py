@@ -23,4 +23,4 @@ class PipelineSettings:
     tasks_per_broker: int = setting(2, minimum=1, maximum=64, help="audit tasks that one broker's database serves at a time")
     request_timeout_seconds: float = setting(10.0, minimum=0.1, help="limit on an HTTP call and on a connection to a database")
     statement_timeout_seconds: float = setting(120.0, minimum=1, help="limit on one SQL statement")
-    min_partitions: int = setting(1, minimum=1, help="least number of Spark tasks of an export or a report")
+    min_partitions: int = setting(1, minimum=1, help="least number of Spark tasks of an export, a report or a reconciliation")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,13 @@ import requests
 from myqueue import AdminClient, DeliveryError, Message, MyConsumer, MyProducer, OffsetOutOfRangeError, TopicExistsError, UnknownTopicError
 from myqueue.protocol.types import TopicPartition
 from myqueue.supervisor import Cluster, ClusterSpec
+from pipeline.cluster import fetch_cluster
+from pipeline.reconcile.coverage import Coverage
+from pipeline.reconcile.figures import Asked, Judged
+from pipeline.reconcile.judge import Columns, StoredPeriod, judge
+from pipeline.reconcile.run import gather
+from pipeline.settings import PipelineSettings
+from pipeline.transforms.reconcile import PERIOD_US
 from tests.support.clusters import running_cluster
 from tests.support.lossy_proxy import lossy_proxy
 from tests.support.waiting import wait_until
@@ -357,3 +365,42 @@ def test_a_quota_slows_producers_down_and_loses_nothing(cluster, broker, topic) 
     assert (429, "quota_exceeded") == (refused.status_code, refused.json()["code"])
     assert 5 <= int(refused.headers["Retry-After"]) <= 9  # nearly all of it, and less than a second's worth from before
     assert values == [message.value for message in read(broker, topic)][:-1]
+
+
+def reconciled(broker: str, topic: str, receipts: Path, *, group: str) -> Judged:
+    """What `scripts/spark-submit reconcile` would say; what is stored is searched for, not read by Spark."""
+    settings = PipelineSettings(out="", bootstrap=broker, topics=(topic,))
+    gathered = gather(fetch_cluster(broker), settings, Asked((str(receipts),), (group,)))
+    stored: dict[TopicPartition, dict[int, Coverage]] = {}
+    with AdminClient(broker) as admin:
+        for message in admin.search(topic, from_us=0):
+            period = message.timestamp - message.timestamp % PERIOD_US  # no producer gave a time: it is the broker's
+            by_period = stored.setdefault(TopicPartition(topic, message.partition), {})
+            by_period.setdefault(period, Coverage()).add(message.offset, message.offset + 1)
+    periods = {name: [StoredPeriod(period, tuple(coverage.stretches())) for period, coverage in sorted(by_period.items())]
+               for name, by_period in stored.items()}
+    return judge(gathered.cut, gathered.part, periods, Columns(gathered.acknowledged, gathered.standings))
+
+
+def test_receipts_reconcile_with_what_is_stored(cluster: Cluster, broker: str, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two producers into one file; without one of its lines exactly that batch is named."""
+    monkeypatch.setenv("PGPASSFILE", str(cluster.folder.pgpass_file))
+    receipts = tmp_path / "receipts.ndjson"
+    with AdminClient(broker) as admin:
+        admin.create_topic(topic, partitions=3)
+        with MyProducer([topic], broker, receipts=receipts, batch_records_max=50) as one, MyProducer([topic], broker, receipts=receipts) as other:
+            for value in numbered(1_000):
+                one.send(topic, value)
+                other.send(topic, value, key=value)
+    with MyConsumer([topic], broker, group=topic, start="earliest") as consumer:
+        assert 2_000 == len(list(consumer.get_next(QUIET)))
+        consumer.commit()
+    made = reconciled(broker, topic, receipts, group=topic)
+    assert ((), ()) == (made.differences, made.not_judged)
+    assert [2_000] * 3 == [sum(numbers) for numbers in zip(*((row.stored.messages, row.acknowledged.messages, row.consumed[topic])
+                                                             for row in made.rows), strict=True)]
+    lines = receipts.read_bytes().splitlines(keepends=True)
+    left_out = json.loads(lines[0])
+    receipts.write_bytes(b"".join(lines[1:]))
+    assert [("unacknowledged", left_out["partition"], left_out["base_offset"], left_out["record_count"])] == [
+        (one.kind, one.partition, one.start_offset, one.messages) for one in reconciled(broker, topic, receipts, group=topic).differences]
