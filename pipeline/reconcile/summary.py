@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from ..audit.report import table
 from ..report.shown import time_text
 from ..transforms.reconcile import PERIOD_US
-from .figures import ACKNOWLEDGED, CONSUMED, EXPORTED, KINDS, Asked, Difference, Line, Reconciliation
+from .figures import ACKNOWLEDGED, CONSUMED, EXPORTED, KINDS, STORED, Asked, Difference, Line, Reconciliation
 from .folder import RECONCILIATION
 
 SCHEMA_VERSION = 1
@@ -49,8 +50,8 @@ def _difference_json(one: Difference) -> dict[str, Any]:
 
 def to_text(made: Reconciliation, folder: Path) -> str:
     """The reconciliation for people; its last line says the result."""
-    unequal = {topic: sum(1 for line in made.lines() if line.topic == topic and line.unequal) for topic in {line.topic for line in made.lines()}}
-    rows = [(line.topic, *cells(line, made.asked), unequal.get(line.topic, 0)) for line in made.topic_lines()]
+    unequal = Counter(line.topic for line in made.lines() if line.unequal and line.period_us is not None)
+    rows = [(line.topic, *cells(line, made.asked), unequal[line.topic]) for line in made.topic_lines()]
     lines = table(("topic", *heads(made.asked), "differing ten minutes"), rows)
     shown = made.judged.differences[:DIFFERENCES_SHOWN_MAX]
     lines += [f"DIFFERS {sentence(one)}" for one in shown]
@@ -71,7 +72,7 @@ def cells(line: Line, asked: Asked) -> list[str]:
     def cell(value: int | None, is_equal: bool) -> str:
         return (NOTHING if value is None else f"{value:,}") + ("" if is_equal else " ≠")
 
-    return [f"{line.stored:,}", *([cell(line.acknowledged, line.is_equal(ACKNOWLEDGED))] if asked.receipts else []),
+    return [cell(line.stored, line.is_equal(STORED)), *([cell(line.acknowledged, line.is_equal(ACKNOWLEDGED))] if asked.receipts else []),
             *(cell(line.consumed.get(group), line.is_equal(CONSUMED, group)) for group in asked.groups),
             *([cell(line.exported, line.is_equal(EXPORTED))] if asked.export else [])]
 

@@ -53,6 +53,13 @@ def test_the_table_marks_what_differs() -> None:
         " ".join(line) for line in lines[3:5]]
 
 
+def test_each_column_is_marked_by_itself() -> None:
+    """Also what the log lacks, and each group; the JSON says the same."""
+    both = made(Difference("not_consumed", "a", 1, 0, 3, 4, PERIOD, "g"), Difference("missing", "a", 1, 0, 4, 5, PERIOD))
+    assert ["a", "1,204", "≠", "1,204", "1,204", "≠", "–", "1,203", "1"] == to_text(both, Path("out")).split("\n")[1].split()
+    assert {"acknowledged": True, "exported": True, "consumed": {"g": False}} == to_json(both)["periods"][0]["equal"]
+
+
 @pytest.mark.parametrize(("one", "said"), [
     (Difference("lost", "a", 3, 0, 7, 10, PERIOD), "a/0 offsets 7 to 9 (2023-11-14 22:20): 3 messages acknowledged and not stored: lost"),
     (Difference("missing", "a", 2, 0, 0, 2), "a/0 offsets 0 to 1: 2 messages missing in the log: run an audit"),
