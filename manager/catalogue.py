@@ -125,13 +125,6 @@ class Catalogue:
     def led_by(self, broker_id: int) -> list[tuple[Topic, PartitionRow]]:
         return [(topic, row) for topic in self.topics.values() for row in topic.partitions if row.leader == broker_id]
 
-    def by_leader(self, topic: Topic, partitions: Iterable[PartitionRow]) -> dict[int, list[PartitionRow]]:
-        """The partitions grouped by who leads them. Raises UnavailableError where one has no leader."""
-        groups: dict[int, list[PartitionRow]] = {}
-        for row in partitions:
-            groups.setdefault(self.leader(topic, row)[0], []).append(row)
-        return groups
-
     def snapshot(self, names: Iterable[str] | None = None) -> ClusterSnapshot:
         """The routing snapshot, of all topics or of those named that exist."""
         chosen = self.topics.values() if names is None else [self.topics[name] for name in dict.fromkeys(names) if name in self.topics]

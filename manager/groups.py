@@ -18,7 +18,7 @@ from manager.cluster import commands
 from manager.cluster.groups import read_partition, spelt
 from manager.cluster.sharing import Reader, due_assignment
 from manager.heartbeats import HeartbeatBook
-from manager.records import Position, Records
+from manager.records import LEADER_WAIT_SECONDS, Position, Records
 from manager.replica import Replica
 from myqueue.errors import MemberFencedError, MyQueueError, RefusedError
 from myqueue.protocol.limits import HEARTBEATS_A_SESSION
@@ -159,12 +159,12 @@ class Groups:
         group = catalogue.groups.get(name, group)
         return {**_group_to_json(group), "member_list": [_member_to_json(catalogue, group, member) for member in group.members.values()]}
 
-    def offsets(self, name: str, topics: Sequence[str] = ()) -> list[GroupPosition]:
+    def offsets(self, name: str, topics: Sequence[str] = (), *, wait_seconds: float = LEADER_WAIT_SECONDS) -> list[GroupPosition]:
         """Where a group stands, and who reads there: in these topics, or in those that its members read; without members, wherever it has committed.
 
         Raises:
             UnknownGroupError, UnknownTopicError.
-            UnavailableError: not every leader has said it.
+            UnavailableError: not every leader has said it, or a partition had none for ``wait_seconds``.
         """
         check_group_name(name)
         group = self._replica.certain(lambda known: known.group(name))
@@ -173,7 +173,7 @@ class Groups:
         known = self._replica.catalogue().topics
         looked_at = named or [known[topic] for topic in sorted(read or known) if topic in known]
         readers = {place: member.member_id for member in group.members.values() for place in member.owned}
-        positions = self._records.positions_in(group_key(group.group_id), looked_at)
+        positions = self._records.positions_in(group_key(group.group_id), looked_at, wait_seconds=wait_seconds)
         found = [GroupPosition(topic.name, position, readers.get(spelt(topic.topic_id, position.partition)))
                  for topic in looked_at for position in positions[topic.name]]
         return [one for one in found if named or read or one.position.offset is not None]

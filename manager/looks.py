@@ -64,7 +64,7 @@ class GroupLags:
         lags: Counter[tuple[str, ...]] = Counter()
         for name in names:
             try:
-                positions = self._groups.offsets(name)
+                positions = self._groups.offsets(name, wait_seconds=0.0)
             except MyQueueError:  # deleted just now, or a partition without a leader: told by its own series
                 metrics.LOOKS_FAILED.inc()
                 continue

@@ -132,7 +132,7 @@ class Records:
     def sizes(self, *, consumer_id: int, topic_name: str, partition: int | None = None) -> list[tuple[int, int]]:
         """(partition, messages that this consumer has not read), of one partition or of all. Raises like ``consume``."""
         topic, rows = self._for_consumer(consumer_id, topic_name, partition)
-        sizes, failures = self._ask_sizes(topic, rows, consumer_id)
+        sizes, failures = self._ask_sizes(topic, rows, consumer_id, wait_seconds=LEADER_WAIT_SECONDS)
         if failures:
             raise failures[0]
         return sorted(sizes.items())
@@ -152,10 +152,14 @@ class Records:
         """The same, by a consumer's or a group's name in the logs, whoever that is. Raises UnavailableError."""
         return self.positions_in(consumer, [topic])[topic.name]
 
-    def positions_in(self, consumer: str, topics: Sequence[Topic]) -> dict[str, list[Position]]:
-        """The same in several topics, by name: so many topics take as many calls as there are brokers. Raises UnavailableError."""
-        said, failures = self._ask_leaders([(topic, topic.partitions) for topic in topics], PARTITIONS_A_CALL,
-                                           lambda broker_id, address, group: self._brokers.positions(broker_id, address, consumer, group))
+    def positions_in(self, consumer: str, topics: Sequence[Topic], *, wait_seconds: float = LEADER_WAIT_SECONDS) -> dict[str, list[Position]]:
+        """The same in several topics, by name: so many topics take as many calls as there are brokers.
+
+        Raises:
+            UnavailableError: not every leader has said it, or a partition had none for ``wait_seconds``.
+        """
+        said, failures = self._ask_leaders([(topic, topic.partitions) for topic in topics], PARTITIONS_A_CALL, lambda broker_id, address, group:
+                                           self._brokers.positions(broker_id, address, consumer, group), wait_seconds)
         if failures:
             raise failures[0]
         found: dict[str, list[Position]] = {topic.name: [] for topic in topics}
@@ -252,29 +256,28 @@ class Records:
         if end is not None and self._clock.monotonic() >= end:
             raise OverloadedError("this manager was held up, and the request may have been repeated meanwhile: nothing was handed out by it")
 
-    def _ask_sizes(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int) -> tuple[dict[int, int], list[MyQueueError]]:
+    def _ask_sizes(self, topic: Topic, rows: Sequence[PartitionRow], consumer_id: int, *,
+                   wait_seconds: float = 0.0) -> tuple[dict[int, int], list[MyQueueError]]:
         """Unread messages by partition; and the errors of brokers that did not say."""
         consumer = consumer_key(consumer_id)
-        return self.ask_leaders(topic, rows, lambda broker_id, address, group: self._brokers.sizes(broker_id, address, consumer, group))
+        return self.ask_leaders(topic, rows, lambda broker_id, address, group: self._brokers.sizes(broker_id, address, consumer, group),
+                                wait_seconds=wait_seconds)
 
     def ask_leaders(self, topic: Topic, rows: Sequence[PartitionRow],
                     make: Callable[[int, NodeAddress, list[PartitionId]], list[T]],
-                    *, at_once: int | None = None) -> tuple[dict[int, T], list[MyQueueError]]:
-        """What the leaders say, by partition, one call a broker, or one for so many partitions ``at_once``; and the errors of those that did not."""
-        said, failures = self._ask_leaders([(topic, rows)], at_once, make)
+                    *, at_once: int | None = None, wait_seconds: float = 0.0) -> tuple[dict[int, T], list[MyQueueError]]:
+        """What the leaders say, by partition, one call a broker, or one for so many partitions ``at_once``; and the errors of those that did not,
+        and of partitions that nobody led for ``wait_seconds``.
+        """
+        said, failures = self._ask_leaders([(topic, rows)], at_once, make, wait_seconds)
         return {at.partition: one for at, one in said.items()}, failures
 
     def _ask_leaders(self, places: Sequence[tuple[Topic, Sequence[PartitionRow]]], at_once: int | None,
-                     make: Callable[[int, NodeAddress, list[PartitionId]], list[T]]) -> tuple[dict[TopicPartition, T], list[MyQueueError]]:
+                     make: Callable[[int, NodeAddress, list[PartitionId]], list[T]],
+                     wait_seconds: float) -> tuple[dict[TopicPartition, T], list[MyQueueError]]:
         """The same in several topics."""
-        catalogue = self._replica.catalogue()
-        led: dict[int, list[PartitionRow]] = {}
-        names: dict[int, str] = {}
-        for topic, rows in places:
-            wanted, now = {row.partition for row in rows}, catalogue.topics.get(topic.name, topic)
-            names[now.topic_id] = topic.name
-            for broker_id, group in catalogue.by_leader(now, [row for row in now.partitions if row.partition in wanted]).items():
-                led.setdefault(broker_id, []).extend(group)
+        catalogue, led, failures = self._led(places, wait_seconds)
+        names = {catalogue.topics.get(topic.name, topic).topic_id: topic.name for topic, _ in places}
         groups = [(broker_id, group[first:first + size]) for broker_id, group in led.items() for size in (at_once or len(group),)
                   for first in range(0, len(group), size)]
 
@@ -282,13 +285,32 @@ class Records:
             return lambda: self._held(lambda: make(broker_id, catalogue.address(broker_id), [partition_id(row) for row in group]))
 
         said: dict[TopicPartition, T] = {}
-        failures: list[MyQueueError] = []
         for (_, group), outcome in zip(groups, self._brokers.each([ask(*group) for group in groups]), strict=True):
             if isinstance(outcome, MyQueueError):
                 failures.append(outcome)
             else:
                 said |= {TopicPartition(names[row.topic_id], row.partition): one for row, one in zip(group, outcome, strict=True)}
         return said, failures
+
+    def _led(self, places: Sequence[tuple[Topic, Sequence[PartitionRow]]],
+             wait_seconds: float) -> tuple[Catalogue, dict[int, list[PartitionRow]], list[MyQueueError]]:
+        """Who leads which of these partitions, once all have a leader or the time is over; and an error for each that has none."""
+        end = self._clock.monotonic() + wait_seconds
+        while True:
+            stamp = self._signals.stamp(sig.CATALOGUE)
+            catalogue, led, failures = self._replica.catalogue(), dict[int, list[PartitionRow]](), list[MyQueueError]()
+            for topic, rows in places:
+                wanted, now = {row.partition for row in rows}, catalogue.topics.get(topic.name, topic)
+                for row in now.partitions:
+                    try:
+                        if row.partition in wanted:
+                            led.setdefault(catalogue.leader(now, row)[0], []).append(row)
+                    except UnavailableError as error:
+                        failures.append(error)
+            left = end - self._clock.monotonic()
+            if not failures or left <= 0:
+                return catalogue, led, failures
+            self._signals.wait(sig.CATALOGUE, stamp, min(left, LEADER_AGAIN_SECONDS))
 
     def _place(self, topic: Topic, key: bytes | None, partition: int | None) -> tuple[Topic, int]:
         if partition is not None:

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, Topic, partition_id
-from manager.records import Records
+from manager.records import LEADER_WAIT_SECONDS, Records
 from manager.replica import Replica
 from myqueue.clock import Clock
 from myqueue.errors import BadRequestError, ConflictError, MyQueueError
@@ -102,7 +102,7 @@ class Search:
 
     def _begun(self, topic: Topic, query: SearchQuery) -> SearchCursor:
         ends, failures = self._records.ask_leaders(topic, topic.partitions, lambda broker_id, address, group: self._brokers.ends(
-            broker_id, address, group, before_us=query.before_us), at_once=ENDS_AT_ONCE)
+            broker_id, address, group, before_us=query.before_us), at_once=ENDS_AT_ONCE, wait_seconds=LEADER_WAIT_SECONDS)
         if failures:
             raise failures[0]
         return SearchCursor(topic.topic_id, query.digest, tuple(ends[row.partition] for row in topic.partitions))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from typing import Any
+from urllib.parse import unquote
 
 import psycopg2
 
-from myqueue.errors import UnknownTopicError
+from myqueue.errors import PartlyStoredError, UnknownTopicError
 from myqueue.protocol import routes
 from myqueue.supervisor import Cluster
 
+from .rules import parts_of
 from .wire import NATIVE, PARTITION, QUEUE, Client, Got, Sent
 
 # Tables with their columns, constraints, indexes and triggers, views and functions. Segments come and go with topics, and are left out.
@@ -38,6 +40,8 @@ class Ledger:
     def note(self, sent: Sent, got: Got) -> None:
         """Take an answer into account; those of framings too, which may hold a whole produce."""
         body = got.json
+        if sent.operation == "produce_to_topic" and got.status == PartlyStoredError.status:
+            self._accepted.update({(topic_in(sent), part["partition"]): part["record_count"] for part in parts_of(body) if "base_offset" in part})
         if got.status >= 300 or not isinstance(body, dict):
             return
         if "base_offset" in body and not body["duplicate"]:
@@ -69,6 +73,11 @@ class Ledger:
     @property
     def total(self) -> int:
         return sum(self._accepted.values())
+
+
+def topic_in(sent: Sent) -> str:
+    """The topic that a request's path names."""
+    return unquote(sent.path.removeprefix("/v1/topics/").partition("/")[0])
 
 
 def topics_of(client: Client) -> list[str]:

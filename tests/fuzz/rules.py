@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from myqueue.errors import CorruptBatchError
+from myqueue.errors import CorruptBatchError, PartlyStoredError, QuotaExceededError
 from myqueue.protocol import routes
 from myqueue.protocol.batch import ENTRIES_TYPE, messages_of
 from myqueue.protocol.openapi import document
@@ -118,9 +118,12 @@ def _is_too_long(sent: Sent, got: Got) -> bool:
 
 
 def _of_a_fault(sent: Sent, got: Got) -> list[str]:
-    """A 503 that the request itself provoked is none (a framing may ask a broker that does not lead); all other answers from 500 on are."""
+    """A 503 that the request itself provoked is none (a framing may ask a broker that does not lead), nor is a batch of which a quota, which was set
+    before, let only some partitions take their part; all other answers from 500 on are."""
     told = got.json if isinstance(got.json, dict) else {}
     code = told.get("code") or (told.get("error") or {}).get("code")
+    if code == PartlyStoredError.code and {QuotaExceededError.code} == {one["error"]["code"] for one in parts_of(told) if "error" in one}:
+        return []
     provoked = got.status == 503 and (code == "not_leader" if sent.face == FRAMING else (
         code == "stale_metadata" and any(name.lower() == routes.MIN_INDEX.lower() for name in sent.headers)))
     if provoked and "Retry-After" in got.headers:
@@ -128,6 +131,11 @@ def _of_a_fault(sent: Sent, got: Got) -> list[str]:
     if got.status == 503 and "Retry-After" not in got.headers:
         return ["503 without Retry-After"]
     return [f"{code}: nobody provoked it"]
+
+
+def parts_of(told: Any) -> list[dict[str, Any]]:
+    """What an error says of each partition of a batch that was not stored as a whole."""
+    return told.get("error", {}).get("details", {}).get("partitions", []) if isinstance(told, dict) else []
 
 
 def _of_older(sent: Sent, got: Got) -> list[str]:

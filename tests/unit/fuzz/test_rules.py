@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from manager.batches import Outcome, verdict
 from myqueue import errors
 from myqueue.protocol import routes, wire
+from tests.fuzz.ledger import Ledger, topic_in
 from tests.fuzz.rules import Rules
 from tests.fuzz.wire import FRAMING, NATIVE, PARTITION, QUEUE, Got, Sent, answers_in
 
 RULES = Rules()
 HEADERS = {"Content-Type": "application/json", routes.NODE: "n", routes.REQUEST_ID: "r", routes.FRESHNESS: "0.1", routes.APPLIED_INDEX: "3"}
+PRODUCE = Sent(NATIVE, "produce_to_topic", "POST", routes.TOPIC_RECORDS.format(topic="t"))
 LIST = Sent(NATIVE, "list_topics", "GET", routes.TOPICS)
 RETRY = {"Retry-After": "1"}
 INDEX = {routes.MIN_INDEX: "99"}
@@ -27,6 +31,13 @@ def native(error: errors.MyQueueError, **headers: str) -> Got:
     return got(error.status, wire.error_to_json(error), **headers)
 
 
+def partly(*failures: errors.MyQueueError) -> errors.MyQueueError:
+    """The answer to a batch whose part for partition 0 is stored, and not those for others."""
+    error = verdict([Outcome(0, (1, 3), 40), *(Outcome(number, (0,), failure) for number, failure in enumerate(failures, 1))])
+    assert error is not None
+    return error
+
+
 @pytest.mark.parametrize(("sent", "answer"), [
     (LIST, got(200, {"topics": []})),
     (LIST, native(errors.BadRequestError())),
@@ -38,6 +49,7 @@ def native(error: errors.MyQueueError, **headers: str) -> Got:
     (Sent(FRAMING, "framing", "POST", ""), got(501, {"status": "failure"})),
     (Sent(NATIVE, "list_topics", "GET", routes.TOPICS + "?a=" + "x" * 9_000), got(414, {})),
     (Sent(FRAMING, "framing", "POST", ""), native(errors.NotLeaderError(), **RETRY)),
+    (PRODUCE, native(partly(errors.QuotaExceededError()))),
 ])
 def test_an_answer_as_it_must_be_is_not_told(sent: Sent, answer: Got) -> None:
     assert [] == RULES.broken(sent, answer)
@@ -56,6 +68,7 @@ def test_an_answer_as_it_must_be_is_not_told(sent: Sent, answer: Got) -> None:
     (LIST.with_header(routes.MIN_INDEX, "99"), native(errors.StaleMetadataError()), "without Retry-After"),
     (LIST, native(errors.StaleMetadataError(), **RETRY), "stale_metadata: nobody provoked it"),
     (LIST, native(errors.CorruptBatchError()), "error.code"),
+    (PRODUCE, native(partly(errors.QuotaExceededError(), errors.UnavailableError())), "partly_stored: nobody provoked it"),
     (Sent(QUEUE, "GET /size", "GET", "/size"), got(404, {"status": "failure", "message": "topic is missing"}), "no status 404"),
     (Sent(QUEUE, "GET /size", "GET", "/size"), got(400, {"status": "Failure", "message": "topic is missing"}), "status is 'Failure'"),
     (Sent(QUEUE, "GET /size", "GET", "/size"), got(400, {"status": "failure"}), "no message"),
@@ -66,6 +79,13 @@ def test_an_answer_as_it_must_be_is_not_told(sent: Sent, answer: Got) -> None:
 ])
 def test_an_answer_that_is_wrong_is_told(sent: Sent, answer: Got, says: str) -> None:
     assert any(says in sentence for sentence in RULES.broken(sent, answer)), RULES.broken(sent, answer)
+
+
+def test_of_a_batch_that_is_partly_stored_just_that_is_expected_to_be_there() -> None:
+    ledger = Ledger()
+    ledger.note(PRODUCE, native(partly(errors.QuotaExceededError())))
+    assert 2 == ledger.total
+    assert "a b" == topic_in(replace(PRODUCE, target="/v1/topics/a%20b/records?x=1"))
 
 
 def test_all_answers_of_a_connection_are_read() -> None:

@@ -37,7 +37,8 @@ def test_what_is_not_there_is_named(catalogue):
 def test_a_partition_without_a_leader_is_unavailable(catalogue):
     topic = catalogue.topic("b")
     with pytest.raises(UnavailableError):
-        catalogue.by_leader(topic, topic.partitions)
+        for partition in topic.partitions:
+            catalogue.leader(topic, partition)
 
 
 def test_the_snapshot_holds_what_was_asked_for(catalogue):

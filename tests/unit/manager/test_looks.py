@@ -20,7 +20,7 @@ class Groups:
         self.let = threading.Event()
         self.let.set()
 
-    def offsets(self, name: str) -> list[GroupPosition]:
+    def offsets(self, name: str, *, wait_seconds: float) -> list[GroupPosition]:
         self.asked.release()
         assert self.let.wait(10)
         if self.is_down:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -111,3 +112,20 @@ def test_where_a_repetition_takes_nothing_more_it_may_take_long(named: dict[str,
     broker = Broker(lambda: pytest.fail("nobody has to be asked"))
     assert records(broker, ManualClock(), held_up_seconds=2 * REPEATABLE_SECONDS).consume(consumer_id=1, topic_name="t", **named) is not None
     assert broker.handed_out == 1
+
+
+@pytest.mark.parametrize(("led_after_seconds", "wait_seconds", "said", "failed"), [
+    (0.0, 0.0, [0, 1, 2], 0), (1.0, 2.0, [0, 1, 2], 0), (5.0, 2.0, [0, 2], 1), (1.0, 0.0, [0, 2], 1)])
+def test_a_partition_without_a_leader_is_waited_for_and_the_others_are_asked_all_the_same(led_after_seconds: float, wait_seconds: float,
+                                                                                          said: list[int], failed: int):
+    clock, broker = ManualClock(), Broker(lambda: None)
+    leaderless = CATALOGUE.of(CatalogueRows("cluster", 12, (), (BrokerRow(1, "d1", "h", 80, "ACTIVE", {}),), (TopicRow(7, "t", 1, {}, 0),),
+                                            (ROWS[0], replace(ROWS[1], leader=None, status="ELECTING"), ROWS[2])))
+    began = clock.monotonic()
+    replica = SimpleNamespace(catalogue=lambda: CATALOGUE if clock.monotonic() - began >= led_after_seconds else leaderless)
+    signals = SimpleNamespace(stamp=lambda key: 0, wait=lambda key, stamp, timeout_seconds: clock.advance(timeout_seconds))
+    asking = Records(replica=replica, brokers=broker, book=None, clock=clock, signals=signals)  # type: ignore[arg-type]
+    topic = CATALOGUE.topic("t")
+    answers, failures = asking.ask_leaders(topic, topic.partitions, lambda _id, _address, group: [1] * len(group), wait_seconds=wait_seconds)
+    assert (said, failed) == (sorted(answers), len(failures))
+    assert clock.monotonic() - began <= wait_seconds + 0.2

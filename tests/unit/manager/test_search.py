@@ -28,7 +28,7 @@ class Cluster:
         self.pages = Search(replica=SimpleNamespace(certain=lambda look: look(self.known)), brokers=self, records=self,  # type: ignore[arg-type]
                             clock=self.clock)
 
-    def ask_leaders(self, _topic: Any, rows: Any, _make: Any, *, at_once: int) -> Any:
+    def ask_leaders(self, _topic: Any, rows: Any, _make: Any, *, at_once: int, wait_seconds: float) -> Any:
         return {row.partition: len(self.keys[row.partition]) for row in rows}, []
 
     def at_leader(self, _topic: Any, _row: Any, make: Any) -> Any:
