@@ -16,7 +16,7 @@ SESSION_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",    # the default, INT96, is refused or misread by other readers
     "spark.sql.parquet.compression.codec": "zstd",
-    "spark.sql.maxConcurrentOutputFileWriters": "8",                # a task has one topic: no sort before the write
+    "spark.sql.maxConcurrentOutputFileWriters": "8",                # an export's task has one topic and date: no sort before the write
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",  # a topic called 2024 stays text
     "spark.sql.python.filterPushdown.enabled": "true",              # for readers of pushFilters; the others are not touched
     "spark.speculation": "false",

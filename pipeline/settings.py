@@ -20,6 +20,7 @@ class PipelineSettings:
     bootstrap: str = setting("127.0.0.1:9092", help="HOST:PORT of a load balancer or manager, several with commas", env="MYQUEUE_BOOTSTRAP")
     topics: tuple[str, ...] = setting((), help="topics with commas between them; without any, all topics")
     range_bytes: int = setting(64 * MEBIBYTE, minimum=MEBIBYTE, help="bytes of log that one Spark task reads or checks")
+    file_bytes: int = setting(128 * MEBIBYTE, minimum=MEBIBYTE, help="bytes of log in one file of an export")
     tasks_per_broker: int = setting(2, minimum=1, maximum=64, help="audit tasks that one broker's database serves at a time")
     request_timeout_seconds: float = setting(10.0, minimum=0.1, help="limit on an HTTP call and on a connection to a database")
     statement_timeout_seconds: float = setting(120.0, minimum=1, help="limit on one SQL statement")

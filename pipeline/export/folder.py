@@ -1,4 +1,4 @@
-"""The folder of an incremental export: ``manifest.json``, ``messages/topic=…/…`` and, while one runs, ``staging``."""
+"""The folder of an incremental export: ``manifest.json``, ``messages/topic=…/date=…/…`` and, while one runs, ``staging``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..source.cuts import Cut
 from .manifest import Manifest, manifest_from_json, next_manifest
 
 MANIFEST_NAME, DATASET_NAME, STAGING_NAME = "manifest.json", "messages", "staging"
+FILES = "topic=*/date=*/*.parquet"
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -34,7 +35,7 @@ def clear_left_overs(folder: Path, manifest: Manifest) -> int:
     """Take away what an export that was cut off has left: its staging, and files that the manifest does not name. Gives their number."""
     shutil.rmtree(folder / STAGING_NAME, ignore_errors=True)
     named = {folder / name for name in manifest.files}
-    orphans = [path for path in (folder / DATASET_NAME).glob("topic=*/*.parquet") if path not in named]
+    orphans = [path for path in (folder / DATASET_NAME).glob(FILES) if path not in named]
     for path in orphans:
         path.unlink()
     return len(orphans)
@@ -42,15 +43,17 @@ def clear_left_overs(folder: Path, manifest: Manifest) -> int:
 
 def publish(folder: Path, before: Manifest, cut: Cut) -> Manifest:
     """Move what was staged into the data set and write the manifest that makes it count, whole or not at all."""
+    if before.number == 0:
+        write_manifest(folder, before)  # an empty one: what is moved in from here on is this export's, also where it is cut off
     files = []
-    for staged in sorted((folder / STAGING_NAME).glob("topic=*/*.parquet")):
-        place = Path(DATASET_NAME) / staged.parent.name / f"{before.number + 1:06d}-{staged.name}"
+    for staged in sorted((folder / STAGING_NAME).glob(FILES)):
+        place = Path(DATASET_NAME) / staged.parent.relative_to(folder / STAGING_NAME) / f"{before.number + 1:06d}-{staged.name}"
         (folder / place.parent).mkdir(parents=True, exist_ok=True)
         sync(staged)
         os.replace(staged, folder / place)
         files.append(str(place))
-    for parent in sorted({(folder / name).parent for name in files} | {folder / DATASET_NAME, folder}):
-        sync(parent)  # the names, before a manifest says that they are there
+    for parent in sorted({parent for name in files for parent in Path(name).parents}, reverse=True):
+        sync(folder / parent)  # the names, before a manifest says that they are there
     manifest = next_manifest(before, cut, files)
     write_manifest(folder, manifest)
     shutil.rmtree(folder / STAGING_NAME, ignore_errors=True)

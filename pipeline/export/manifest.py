@@ -12,7 +12,7 @@ from myqueue.protocol.types import OffsetRange
 
 from ..source.cuts import Cut, CutPartition, cut_from_json, cut_of
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1: a folder per topic, and no column appendTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ def manifest_from_json(text: str) -> Manifest:
     try:
         body = json.loads(text)
         if body["schema_version"] != SCHEMA_VERSION:
-            raise BadRequestError(f"a manifest of version {body['schema_version']}: this code reads version {SCHEMA_VERSION}")
+            raise BadRequestError(f"a manifest of version {body['schema_version']}, this code reads version {SCHEMA_VERSION}: "
+                                  "files of the two do not make one data set; export into another folder")
         return Manifest(int(body["generation"]), cut_from_json(json.dumps(body["cut"])), tuple(map(str, body["files"])))
     except (KeyError, TypeError, ValueError) as error:
         raise BadRequestError(f"the manifest cannot be read: {error!r}") from None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..cluster import Cluster, choose_topics
 from ..databases import limits_of
 from ..files import alone_in
+from ..schemas import READABLE
 from ..settings import PipelineSettings
 from ..source.cut_reader import cut_reader
 from ..source.cuts import Cut
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 
 
 def write_messages(spark: SparkSession, settings: PipelineSettings, cut: Cut, dataset: Path, fail_on_data_loss: bool) -> None:
-    """One Parquet data set, partitioned by topic, with the source's columns, headers included."""
-    reader = cut_reader(spark, settings, cut, fail_on_data_loss=fail_on_data_loss).option("includeHeaders", "true")
-    reader.load().write.partitionBy("topic").parquet(str(dataset))
+    """One Parquet data set, partitioned by topic and by date (UTC) of the append time, with all columns of the source; a task writes a file."""
+    from pyspark.sql import functions as F
+
+    reader = cut_reader(spark, settings, cut, fail_on_data_loss=fail_on_data_loss).option("fileBytes", str(settings.file_bytes))
+    messages = reader.schema(READABLE).load().withColumn("date", F.to_date("appendTime"))  # in the session's time zone, UTC
+    messages.write.partitionBy("topic", "date").parquet(str(dataset))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ COMMON = (
     BOOTSTRAP, "subscribe", "subscribePattern", "assign", "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "failOnDataLoss", "readFrom",
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "batchBytes", "requestTimeoutSeconds", "statementTimeoutSeconds")
-BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "cut", "rangeBytes", "pushFilters")
+BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "cut", "rangeBytes", "fileBytes", "pushFilters")
 STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "consumers")
 LEADER, FOLLOWER = "leader", "follower"
 FROM_EARLIEST, TO_LATEST = Edge("startingOffsets", EARLIEST), Edge("endingOffsets", LATEST)
@@ -44,6 +44,7 @@ class ReadOptions:
     push_filters: bool = False
     cut: Cut | None = None
     range_bytes: int = RANGE_BYTES
+    file_bytes: int | None = None  # tasks by topic and day, each about so large
     batch_bytes: int = BATCH_BYTES
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -77,6 +78,7 @@ def parse_options(options: Mapping[str, str], *, stream: bool = False) -> ReadOp
         fail_on_data_loss=boolean(given, "failOnDataLoss", True), read_from=_read_from(given.get("readfrom", LEADER)),
         push_filters=boolean(given, "pushFilters", False), cut=cut_from_json(given["cut"]) if "cut" in given else None,
         range_bytes=number(given, "rangeBytes", RANGE_BYTES, 1 << 16, 1 << 40),
+        file_bytes=number(given, "fileBytes", 0, 1 << 16, 1 << 40) if "filebytes" in given else None,
         batch_bytes=number(given, "batchBytes", BATCH_BYTES, 1 << 12, 1 << 28),
         max_offsets_per_trigger=_optional(given, "maxOffsetsPerTrigger"), min_offsets_per_trigger=_optional(given, "minOffsetsPerTrigger"),
         max_trigger_delay_seconds=_duration(given.get("maxtriggerdelay", "15m")), consumers=_consumers(given.get("consumers")),

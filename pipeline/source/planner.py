@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from myqueue.errors import BadRequestError, ConflictError, UnavailableError
+from myqueue.errors import BadRequestError, ConflictError, LogFaultError, UnavailableError
 from myqueue.protocol.types import OffsetRange, PartitionId, PartitionInfo, TopicPartition
 
 from ..cluster import Cluster, DatabaseAddress, fetch_cluster
@@ -16,8 +16,8 @@ from .cuts import Cut, CutPartition, cut_of, narrowed
 from .edges import ByPartition, Edge
 from .filters import NO_PRUNING, Pruning
 from .options import FOLLOWER, LEADER, ReadOptions
-from .positions import Position, offset_at, read_positions
-from .ranges import ReadRange, cut_to, plan_ranges, split_to
+from .positions import Position, days_of, offset_at, read_positions
+from .ranges import ReadRange, cut_to, pack, plan_ranges, split_to
 
 Located = dict[TopicPartition, tuple[DatabaseAddress, Position]]
 Times = Mapping[TopicPartition, int | None]
@@ -34,8 +34,8 @@ def retrying(options: ReadOptions, attempt: Callable[[], T]) -> T:
     return attempt()
 
 
-def plan_read(options: ReadOptions, pruning: Pruning = NO_PRUNING) -> list[ReadRange]:
-    """The ranges of a read, in the order of topic, partition and offset.
+def plan_read(options: ReadOptions, pruning: Pruning = NO_PRUNING) -> list[tuple[ReadRange, ...]]:
+    """The ranges of a read by task, in the order of topic, partition and offset; with ``fileBytes`` of topic, day, partition and offset.
 
     Raises:
         BadRequestError: a topic, partition or offset that was asked for is not there.
@@ -44,8 +44,8 @@ def plan_read(options: ReadOptions, pruning: Pruning = NO_PRUNING) -> list[ReadR
     """
     located = retrying(options, lambda: locate(options, pruning))
     starts, ends = (edge_offsets(edge, located, options) for edge in (options.starting, options.ending))
-    ranges: list[ReadRange] = []
-    for name, (database, position) in sorted(located.items()):
+    wanted: dict[TopicPartition, OffsetRange] = {}
+    for name, (_, position) in sorted(located.items()):
         readable = position.readable
         at = _at_cut(options.cut, name, position).offsets if options.cut else readable
         start, end = (edge.resolve(name, at, times.get(name), strict=options.fail_on_data_loss)
@@ -54,10 +54,35 @@ def plan_read(options: ReadOptions, pruning: Pruning = NO_PRUNING) -> list[ReadR
         if options.fail_on_data_loss and len(offsets) and not (readable.start <= offsets.start and offsets.end <= readable.end):
             raise BadRequestError(f"the cut of {name} is not in the log any more: it has {readable.start} to {readable.end}",
                                   earliest=readable.start, latest=readable.end)
-        ranges += plan_ranges(database, name, position, pruning.clip(offsets), options.range_bytes)
+        wanted[name] = pruning.clip(offsets)
+    days = offsets_by_day(wanted, located, options) if options.file_bytes else {name: [(0, offsets)] for name, offsets in wanted.items()}
+    ranges = [of for name, parts in days.items() for day, offsets in parts
+              for of in plan_ranges(located[name][0], name, located[name][1], offsets, options.file_bytes or options.range_bytes, day=day)]
     if options.max_records_per_partition is not None:
         ranges = cut_to(ranges, options.max_records_per_partition)
-    return split_to(ranges, options.min_partitions)
+    ranges = split_to(ranges, options.min_partitions)
+    return pack(ranges, options.file_bytes, least=options.min_partitions) if options.file_bytes else [(of,) for of in ranges]
+
+
+def offsets_by_day(wanted: Mapping[TopicPartition, OffsetRange], located: Located,
+                   options: ReadOptions) -> dict[TopicPartition, list[tuple[int, OffsetRange]]]:
+    """Offsets cut at midnight UTC of the append time, each piece with its day since 1970; one snapshot per broker.
+
+    A log with a gap is not cut where messages may be missing (``failOnDataLoss`` off). Raises LogFaultError where they may not.
+    """
+    found: dict[TopicPartition, list[tuple[int, OffsetRange]]] = {}
+    for database in sorted({database for database, _ in located.values()}, key=str):
+        with snapshot_cursor(database, limits_of(options)) as cursor:
+            for name, offsets in wanted.items():
+                place, position = located[name]
+                if place == database:
+                    try:
+                        found[name] = list(days_of(cursor, position, offsets))
+                    except LogFaultError:
+                        if options.fail_on_data_loss:
+                            raise
+                        found[name] = [(0, offsets)]
+    return found
 
 
 def locate(options: ReadOptions, pruning: Pruning = NO_PRUNING, look: Look | None = None) -> Located:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import psycopg2.extensions
@@ -29,6 +29,13 @@ FROM segment_start s WHERE s.topic_id = ANY(%(topic_ids)s) ORDER BY s.topic_id, 
 ENTRY = """
 SELECT append_time, base_offset FROM log_segment_{segment:d} WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND lsn = %(lsn)s
 """
+
+# Of the block that holds an offset.
+BLOCK_TIME = """
+SELECT append_time FROM log_segment_{segment:d}
+WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND kind = 1 AND base_offset <= %(offset)s ORDER BY base_offset DESC LIMIT 1
+"""
+DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,32 @@ def offset_at(cursor: psycopg2.extensions.cursor, position: Position, time_us: i
     offset = _entry(cursor, position, lsns[at])["base_offset"]  # of a marker too: it says where the next record goes
     offset = max(offset, position.readable.start)
     return offset if offset < position.readable.end else None
+
+
+def days_of(cursor: psycopg2.extensions.cursor, position: Position, offsets: OffsetRange) -> Iterator[tuple[int, OffsetRange]]:
+    """Cut offsets at midnight UTC of the append time: each day (since 1970) that has messages, with its offsets. Some twenty look-ups a day.
+
+    Raises:
+        LogFaultError: an entry that must be there is missing.
+    """
+    start = offsets.start
+    last_day = time_at(cursor, position, offsets.end - 1) // DAY_US if len(offsets) else 0
+    while start < offsets.end:
+        day = time_at(cursor, position, start) // DAY_US
+        midnight = offset_at(cursor, position, (day + 1) * DAY_US) if day < last_day else None
+        end = min(midnight, offsets.end) if midnight is not None and midnight > start else offsets.end
+        yield day, OffsetRange(start, end)
+        start = end
+
+
+def time_at(cursor: psycopg2.extensions.cursor, position: Position, offset: int) -> int:
+    """When the message with an offset was appended, in microseconds since 1970. Raises LogFaultError where it is not there."""
+    segment = next((part for part in position.segments if part.first_offset <= offset < part.end_offset), None)
+    found = [] if segment is None else rows_of(cursor, BLOCK_TIME.format(segment=segment.segment_id), {
+        "topic_id": position.id.topic_id, "partition": position.id.partition, "offset": offset})
+    if not found:
+        raise LogFaultError(f"partition {position.id} has no message with offset {offset}; run an audit")
+    return found[0]["append_time"]
 
 
 def _entry(cursor: psycopg2.extensions.cursor, position: Position, lsn: int) -> dict:

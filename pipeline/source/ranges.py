@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from myqueue.protocol.types import OffsetRange, TopicPartition
 
 from ..cluster import DatabaseAddress
-from .positions import Position, Segment
+from .positions import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +25,42 @@ class ReadRange:
     start: int
     end: int
     bytes_per_record: float = 0.0
+    day: int = 0  # days since 1970 of the append time, UTC, where a read asks for it
 
     @property
     def bytes(self) -> float:
         return (self.end - self.start) * self.bytes_per_record
 
 
-def plan_ranges(database: DatabaseAddress, name: TopicPartition, position: Position, offsets: OffsetRange, range_bytes: int) -> list[ReadRange]:
+def plan_ranges(database: DatabaseAddress, name: TopicPartition, position: Position, offsets: OffsetRange, range_bytes: int, *,
+                day: int = 0) -> list[ReadRange]:
     """Cut a partition's offsets at its segments' borders, and each piece so that it holds about ``range_bytes``."""
     ranges = []
     for segment in position.segments:
         start, end = max(offsets.start, segment.first_offset), min(offsets.end, segment.end_offset)
         if start < end:
             width = max(1, int(range_bytes / max(1.0, segment.bytes_per_record)))
-            ranges += [_range(database, name, position, segment, at, min(at + width, end)) for at in range(start, end, width)]
+            ranges += [ReadRange(database, name, position.id.topic_id, segment.segment_id, at, min(at + width, end), segment.bytes_per_record, day)
+                       for at in range(start, end, width)]
     return ranges
 
 
-def _range(database: DatabaseAddress, name: TopicPartition, position: Position, segment: Segment, start: int, end: int) -> ReadRange:
-    return ReadRange(database, name, position.id.topic_id, segment.segment_id, start, end, segment.bytes_per_record)
+def pack(ranges: Iterable[ReadRange], bytes_max: int, *, least: int) -> list[tuple[ReadRange, ...]]:
+    """Tasks of one topic and day each, of several ranges where these are small, up to ``bytes_max``; ``least`` tasks where there are so many ranges.
+
+    A partition's ranges stay in the order of its log, within a task and from task to task.
+    """
+    ordered = sorted(ranges, key=lambda of: (of.name.topic, of.day, of.name.partition, of.start))
+    tasks: list[list[ReadRange]] = []
+    for number, of in enumerate(ordered):
+        last = tasks[-1] if tasks else []
+        enough_follow = len(tasks) + len(ordered) - number > least
+        if last and enough_follow and (last[0].name.topic, last[0].day) == (of.name.topic, of.day) and sum(
+                one.bytes for one in last) + of.bytes <= bytes_max:
+            last.append(of)
+        else:
+            tasks.append([of])
+    return [tuple(task) for task in tasks]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class RangePartition(InputPartition):
-    """A Spark task: one range."""
+    """A Spark task: ranges, one after the other."""
 
-    def __init__(self, read_range: ReadRange) -> None:
-        super().__init__(read_range)
+    def __init__(self, ranges: tuple[ReadRange, ...]) -> None:
+        super().__init__(ranges)
 
 
 class MyQueueReader(DataSourceReader):
@@ -39,14 +39,15 @@ class MyQueueReader(DataSourceReader):
         self._pruning = NO_PRUNING
 
     def partitions(self) -> Sequence[RangePartition]:
-        """The ranges to read, one per task. Called once, when the read is planned."""
-        return [RangePartition(read_range) for read_range in plan_read(self._options, self._pruning)]
+        """The ranges to read, by task. Called once, when the read is planned."""
+        return [RangePartition(ranges) for ranges in plan_read(self._options, self._pruning)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The messages of one range. Raises LogFaultError where some are missing and ``failOnDataLoss`` is on."""
+        """The messages of one task. Raises LogFaultError where some are missing and ``failOnDataLoss`` is on."""
         if partition is None or partition.value is None:  # what Spark makes of an empty list of partitions
             return
-        yield from read_range(partition.value, self._options, self._schema)
+        for of in partition.value:
+            yield from read_range(of, self._options, self._schema)
 
 
 class PruningReader(MyQueueReader):

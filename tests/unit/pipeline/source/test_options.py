@@ -27,6 +27,15 @@ def test_defaults_read_everything_committed() -> None:
     assert OffsetRange(10, 100) == offsets(options, A0)
 
 
+def test_tasks_by_topic_and_day_are_asked_for_by_their_size() -> None:
+    """Only then, and only by a batch read."""
+    assert (None, 1 << 20) == (parse_options(BASE).file_bytes, parse_options({**BASE, "fileBytes": "1048576"}).file_bytes)
+    with pytest.raises(BadRequestError, match="fileBytes"):
+        parse_options({**BASE, "fileBytes": "0"})
+    with pytest.raises(BadRequestError, match="a stream of the myqueue source has no option filebytes"):
+        parse_options({**BASE, "fileBytes": "1048576"}, stream=True)
+
+
 def test_a_stream_starts_at_the_end_and_has_no_end() -> None:
     """Kafka's defaults, and its options for rates; what only one of the two has is refused in the other."""
     options = parse_options({**BASE, "maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "2", "maxTriggerDelay": "90s",

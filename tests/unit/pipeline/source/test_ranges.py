@@ -7,7 +7,7 @@ import pytest
 from myqueue.protocol.types import OffsetRange, PartitionId, TopicPartition
 from pipeline.cluster import DatabaseAddress
 from pipeline.source.positions import Position, Segment, positions_of
-from pipeline.source.ranges import WINDOW_BYTES, WINDOW_RECORDS_FIRST, plan_ranges, split_to, windows
+from pipeline.source.ranges import WINDOW_BYTES, WINDOW_RECORDS_FIRST, ReadRange, pack, plan_ranges, split_to, windows
 from pipeline.source.statements import blocks
 
 DATABASE = DatabaseAddress("h", 1, "d", "u")
@@ -46,6 +46,25 @@ def test_min_partitions_halves_the_largest() -> None:
     assert [(4, 90, 100), (7, 100, 148), (7, 148, 195), (7, 195, 290)] == _spans(split_to(ranges, 4))
     assert [(4, 0, 1), (4, 1, 2)] == _spans(split_to(plan_ranges(DATABASE, NAME, POSITION, OffsetRange(0, 2), 1 << 30), 9))
     assert [] == split_to([], 3)
+
+
+def _range(topic: str, partition: int, day: int, start: int, end: int) -> ReadRange:
+    return ReadRange(DATABASE, TopicPartition(topic, partition), 1, 4, start, end, 10.0, day)
+
+
+def _packed(ranges: list[ReadRange], bytes_max: int, least: int = 1) -> list[list[tuple[str, int, int, int]]]:
+    return [[(of.name.topic, of.day, of.name.partition, of.start) for of in task] for task in pack(ranges, bytes_max, least=least)]
+
+
+def test_small_ranges_of_one_topic_and_day_share_a_task() -> None:
+    """Up to the bytes, never over a topic or a day, a partition in the order of its log; no more of them than leaves as many tasks as are wanted."""
+    ranges = [_range("a", partition, day, 10 * day, 10 * day + 10) for partition in (1, 0) for day in (8, 7)] + [_range("b", 0, 7, 0, 1)]
+    assert [[("a", 7, 0, 70), ("a", 7, 1, 70)], [("a", 8, 0, 80), ("a", 8, 1, 80)], [("b", 7, 0, 0)]] == _packed(ranges, 200)
+    assert [1, 1, 1, 1, 1] == [len(task) for task in _packed(ranges, 199)] == [len(task) for task in _packed(ranges, 200, least=9)]
+    assert [2, 1, 1, 1] == [len(task) for task in _packed(ranges, 200, least=4)]
+    assert [[("a", 7, 0, 0)], [("a", 7, 0, 30), ("a", 7, 0, 40)]] == _packed(
+        [_range("a", 0, 7, 0, 30), _range("a", 0, 7, 30, 40), _range("a", 0, 7, 40, 50)], 300)
+    assert [] == _packed([], 1)
 
 
 @pytest.mark.parametrize("record_bytes", [1, 100, 1 << 20])
