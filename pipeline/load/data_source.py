@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from ..sink.options import WriteOptions
+from .fields import Fields
 from .run import Loaded, LoadPlan, load_split
 from .splits import Split
 
@@ -58,12 +59,13 @@ class LoadDataSource(DataSource):
 
 
 def _to_json(plan: LoadPlan, splits: Sequence[Split]) -> str:
-    return json.dumps({"id": plan.id, "splits": [asdict(split) for split in splits], "options": asdict(plan.options), "key_field": plan.key_field})
+    return json.dumps({"id": plan.id, "splits": [asdict(split) for split in splits], "options": asdict(plan.options),
+                       "fields": asdict(plan.fields)})
 
 
 def _from_json(text: str) -> LoadPlan:
     body = json.loads(text)
-    return LoadPlan(body["id"], tuple(Split(**split) for split in body["splits"]), WriteOptions(**body["options"]), body["key_field"])
+    return LoadPlan(body["id"], tuple(Split(**split) for split in body["splits"]), WriteOptions(**body["options"]), Fields(**body["fields"]))
 
 
 def execute_in_spark(spark: SparkSession, plan: LoadPlan, splits: Sequence[Split]) -> list[Loaded]:

@@ -1,4 +1,4 @@
-"""A load: which splits are still to do, wave by wave, each noted once its lines are on the brokers' disks."""
+"""A load: which splits are still to do, wave by wave, each noted once its rows are on the brokers' disks."""
 
 from __future__ import annotations
 
@@ -7,18 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from myqueue.protocol.types import Record
+from myqueue.errors import BadRequestError, TooLargeError, UnknownPartitionError
+from myqueue.protocol.batch import check_record
 
 from ..cluster import connected
 from ..files import write_text
-from ..sink.chunks import Row
+from ..sink import chunks
 from ..sink.options import WriteOptions
 from ..sink.sender import Writer, write_rows
-from .splits import Split, key_of, lines_of
+from .csv_rows import read_csv
+from .fields import ROW, Fields
+from .lines import read_lines
+from .parquet_rows import read_parquet
+from .splits import CSV, LINES, NDJSON, PARQUET, Reading, Split
 
 ROWS_A_TIME = 1000
+READERS: dict[str, Callable[[Split, Fields], Reading[Any]]] = {LINES: read_lines, NDJSON: read_lines, CSV: read_csv, PARQUET: read_parquet}
 T = TypeVar("T")
 
 
@@ -38,7 +44,7 @@ class LoadPlan:
     id: str
     splits: tuple[Split, ...]
     options: WriteOptions
-    key_field: str | None = None
+    fields: Fields = ROW
 
 
 Execute = Callable[[LoadPlan, Sequence[Split]], Iterable[Loaded]]
@@ -73,9 +79,9 @@ class Progress:
 
 
 def load(plan: LoadPlan, folder: Path, execute: Execute, *, wave: int, tell: Callable[[Progress], object]) -> Progress:
-    """Load what is not loaded yet; when this returns, every line is on disk once.
+    """Load what is not loaded yet; when this returns, every row is on disk once.
 
-    Run again after any crash it goes on, and after it is done it adds nothing: a split's lines are sent by a writer of that split's name, whose
+    Run again after any crash it goes on, and after it is done it adds nothing: a split's rows are sent by a writer of that split's name, whose
     requests the leaders know. ``tell`` hears of each wave. Raises what the execution raises; what was loaded until then stays.
     """
     progress = Progress.read(folder / "load.json", plan.id)
@@ -87,16 +93,29 @@ def load(plan: LoadPlan, folder: Path, execute: Execute, *, wave: int, tell: Cal
 
 
 def load_split(plan: LoadPlan, split: Split) -> Loaded:
-    """One split's lines. Raises as :func:`write_rows`."""
+    """One split's rows. Raises as :func:`write_rows`, of a row that cannot be loaded with its place."""
     with connected(plan.options.bootstrap) as connection:
-        written = write_rows(_rows(plan, split), Writer(f"load {plan.id}", 0, split.number), plan.options, connection)
+        try:
+            written = write_rows(rows_of(plan, split), Writer(f"load {plan.id}", 0, split.number), plan.options, connection)
+        except UnknownPartitionError as error:  # the file's own column says so
+            raise BadRequestError(f"{split.path}: {error.message}") from error
     return Loaded(split.number, written.messages, written.repeated)
 
 
-def _rows(plan: LoadPlan, split: Split) -> Iterator[Iterable[Row]]:
+def rows_of(plan: LoadPlan, split: Split) -> Iterator[list[chunks.Row]]:
+    """One split's messages, in groups. Raises BadRequestError, TooLargeError with the place of what cannot be loaded."""
+    read, message_of = READERS[split.format](split, plan.fields)
     topic = plan.options.topic or ""
-    for lines in _batched(lines_of(split), ROWS_A_TIME):
-        yield [Row(topic, None, Record(line, key_of(line, plan.key_field) if plan.key_field else None)) for line in lines]
+    for some in _batched(read, ROWS_A_TIME):
+        rows = []
+        for at, found in some:
+            try:
+                record, partition = message_of(found)
+                check_record(record)
+            except (BadRequestError, TooLargeError) as error:
+                raise type(error)(f"{split.place(at)}: {error.message}") from None
+            rows.append(chunks.Row(topic, partition, record))
+        yield rows
 
 
 def _batched(items: Iterable[T], count: int) -> Iterator[list[T]]:
