@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("myqueue")`` known to a session. Works from a ``--py-files`` zip too: the package travels by value."""
+    """Make ``spark.read.format("myqueue")`` known to a session, also with this package from a ``--py-files`` zip: it travels by value."""
+    import os
     import sys
 
     from pyspark import cloudpickle
@@ -22,4 +23,8 @@ def register(spark: SparkSession) -> None:
     from .source.data_source import MyQueueDataSource
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    origin = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if os.path.isfile(origin):  # a zip: the process that plans a stream looks into none of --py-files, only where the path leads
+        environment = spark.sparkContext.environment
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (origin, environment.get("PYTHONPATH"))))
     spark.dataSource.register(MyQueueDataSource)

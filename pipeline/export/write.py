@@ -21,6 +21,8 @@ from .manifest import Manifest, rest_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+ROW_GROUP_BYTES = 32 << 20  # what a task has in memory while it writes, and what a load reads at a time
+
 
 def write_messages(spark: SparkSession, settings: PipelineSettings, cut: Cut, dataset: Path, fail_on_data_loss: bool) -> None:
     """One Parquet data set, partitioned by topic and by date (UTC) of the append time, with all columns of the source; a task writes a file."""
@@ -28,7 +30,7 @@ def write_messages(spark: SparkSession, settings: PipelineSettings, cut: Cut, da
 
     reader = cut_reader(spark, settings, cut, fail_on_data_loss=fail_on_data_loss).option("fileBytes", str(settings.file_bytes))
     messages = reader.schema(READABLE).load().withColumn("date", F.to_date("appendTime"))  # in the session's time zone, UTC
-    messages.write.partitionBy("topic", "date").parquet(str(dataset))
+    messages.write.partitionBy("topic", "date").option("parquet.block.size", str(ROW_GROUP_BYTES)).parquet(str(dataset))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class Fields:
 
     @property
     def named(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.key, self.value) if name is not None)
+        return tuple(dict.fromkeys(name for name in (self.key, self.value) if name is not None))
 
 
 ROW = Fields()  # the whole row is the value, and there is no key

@@ -60,7 +60,7 @@ def message_columns(schema: pa.Schema, fields: Fields, path: str) -> list[str]:
                                   "name the columns by --value-field and --key-field")
     times = ("timestamp", "timestampType")
     has_times = all(name in schema.names for name in times) and pa.types.is_timestamp(schema.field("timestamp").type)
-    return ["value", *own, *(times if has_times else ()), *((fields.key,) if fields.key is not None else ())]
+    return list(dict.fromkeys(["value", *own, *(times if has_times else ()), *fields.named]))
 
 
 def parquet_rows(split: Split, columns: list[str] | None,

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from myqueue.protocol.types import PartitionId, Record
 from pipeline.databases import Limits
+from pipeline.export import write
 from pipeline.export.folder import read_manifest, write_manifest
 from pipeline.export.write import export_more
 from pipeline.jobs.export import export_at
@@ -83,8 +84,10 @@ def files_in(folder: Path) -> list[str]:
     return sorted(str(path.parent.relative_to(folder)) for path in folder.rglob("*.parquet"))
 
 
-def test_a_date_has_files_of_about_the_size_that_was_asked_for(spark: SparkSession, cluster: FilledCluster, tmp_path: Path) -> None:
-    """Ten small partitions give one file a date, a large one several; of a date each, every message once and in order."""
+def test_a_date_has_files_of_about_the_size_that_was_asked_for(spark: SparkSession, cluster: FilledCluster, tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten small partitions give one file a date, a large one several, of bounded row groups; of a date each, every message once and in order."""
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1 << 18)
     cluster.create_topic("small", topic_id=1, partitions=10)
     cluster.create_topic("large", topic_id=2, broker=1)
     small, large = (cluster.fillers[number] for number in (0, 1))
@@ -102,6 +105,8 @@ def test_a_date_has_files_of_about_the_size_that_was_asked_for(spark: SparkSessi
     assert dates == [name for name in files if "small" in name]
     sizes = [path.stat().st_size for path in (tmp_path / "messages" / "topic=large").rglob("*.parquet")]
     assert 7 <= len(sizes) <= 9 and max(sizes) < 1.1 * (1 << 20)
+    assert all(fragment.num_row_groups > 2 for fragment in pyarrow.dataset.dataset(
+        tmp_path / "messages" / "topic=large", format="parquet").get_fragments() if fragment.count_rows() > 700)
     of_large = pyarrow.dataset.dataset(sorted(map(str, (tmp_path / "messages" / "topic=large").rglob("*.parquet"))), format="parquet")
     assert list(range(6000)) == of_large.to_table(columns=["offset"])["offset"].to_pylist()  # in the order of the files' names
 
@@ -225,7 +230,8 @@ def test_one_command_audits_and_exports(filled: FilledCluster, tmp_path: Path) -
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [
     (["--help"], 0, "usage: scripts/spark-submit JOB"), ([], 3, "usage: scripts/spark-submit JOB"),
-    (["dance"], 3, "there is no job dance"), (["audit", "--data"], 3, "--data needs a value")])
+    (["dance"], 3, "there is no job dance"), (["audit", "--data"], 3, "--data needs a value"),
+    (["audit", "--conf"], 3, "--conf needs a value"), (["zip"], 3, "usage: spark-submit zip FILE")])
 def test_usage_is_answered_without_java(arguments: list[str], code: int, said: str) -> None:
     """At once, with the exit code that says so."""
     done = run_spark_submit(*arguments, timeout_seconds=20)

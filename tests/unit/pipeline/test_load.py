@@ -216,6 +216,7 @@ def test_an_export_s_columns_are_a_message(tmp_path: Path) -> None:
     rows = [row for split in plan.splits for rows in rows_of(plan, split) for row in rows]
     assert [Record(b"\xff", b"k", (("h", None), ("h", b"x")), 5), Record(b"", None), Record(b"x", b"", (), 7)] == [row.record for row in rows]
     assert [0, 1, 2] == [row.partition for row in rows]
+    assert [b"\xff", b"", b"x"] == [record.key for record in records(path, Fields("value"))]
     by_another = LoadPlan("x", plan.splits, plan.options, Fields("offset"))
     assert [(None, b"7"), (None, b"8"), (None, b"9")] == [
         (row.partition, row.record.key) for split in plan.splits for rows in rows_of(by_another, split) for row in rows]
@@ -233,6 +234,7 @@ def test_a_row_of_other_parquet_is_an_object(tmp_path: Path) -> None:
     assert ('{"id":2,"name":null,"raw":"","share":"nan","price":null,"day":null,"ok":null,"at":null,"tags":[],"place":null,"value":4}'
             ) == records(path)[1].value.decode()
     assert [(b"\xc3\xa4", b"1"), (None, b"2")] == [(record.key, record.value) for record in records(path, Fields("name", "id"))]
+    assert [(b"1", b"1"), (b"2", b"2")] == [(record.key, record.value) for record in records(path, Fields("id", "id"))]
     assert b'{"at":"2026-03-01T00:00:00+00:00"}' == json_of({"at": datetime(2026, 3, 1, tzinfo=UTC)})
 
 
