@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,7 +119,7 @@ def test_a_partition_without_a_leader_is_waited_for_and_the_others_are_asked_all
                                                                                           said: list[int], failed: int):
     clock, broker = ManualClock(), Broker(lambda: None)
     leaderless = CATALOGUE.of(CatalogueRows("cluster", 12, (), (BrokerRow(1, "d1", "h", 80, "ACTIVE", {}),), (TopicRow(7, "t", 1, {}, 0),),
-                                            (ROWS[0], replace(ROWS[1], leader=None, status="ELECTING"), ROWS[2])))
+                                            (ROWS[0], ROWS[1]._replace(leader=None, status="ELECTING"), ROWS[2])))
     began = clock.monotonic()
     replica = SimpleNamespace(catalogue=lambda: CATALOGUE if clock.monotonic() - began >= led_after_seconds else leaderless)
     signals = SimpleNamespace(stamp=lambda key: 0, wait=lambda key, stamp, timeout_seconds: clock.advance(timeout_seconds))
