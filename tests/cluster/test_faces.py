@@ -25,7 +25,7 @@ FIRST = ("create_topic", "register_producers", "register_consumers", "join_group
 LAST = ("leave_group", "set_group_offsets", "delete_group", "delete_topic")
 # What the examples of these name is not there, has nothing wrong with it, or is of another generation.
 REFUSED = {"recover_topic": {409}, "remove_broker": {404}, "drain_broker": {404}, "add_broker": {400, 409}, "add_manager": {400, 409},
-           "remove_manager": {404}, "claim_partitions": {200, 409}, "commit_offsets": {200, 409}}
+           "remove_manager": {404}, "repair_replica": {200, 409}, "claim_partitions": {200, 409}, "commit_offsets": {200, 409}}
 
 
 @pytest.fixture(scope="module")

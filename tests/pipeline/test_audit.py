@@ -221,26 +221,26 @@ def replicated(cluster: FilledCluster, name: str, topic_id: int, entries: dict[i
 
 def test_replicas_that_differ_are_found_where_they_part(postgres: PostgresForTests, reader: str) -> None:
     """Each in itself without fault. What most have is right, of two what the leader has; what one lacks, or has not committed, is no difference."""
-    whole = [b"%d" % number for number in range(40)]
-    other = [*whole[:17], b"other", *whole[18:]]
+    whole = [b"%d" % number for number in range(9)]
+    other = [*whole[:5], b"other", *whole[6:]]
     with cluster_of(postgres, reader, brokers=3) as cluster:
-        replicated(cluster, "same", 1, {1: whole, 2: whole, 3: whole[:20]}, leader=1)
+        replicated(cluster, "same", 1, {1: whole, 2: whole, 3: whole[:4]}, leader=1)
         replicated(cluster, "odd", 2, {1: other, 2: whole, 3: whole}, leader=1)
         replicated(cluster, "pair", 3, {1: whole, 2: [b"first", *whole[1:]]}, leader=2)
-        replicated(cluster, "last", 4, {2: whole, 3: [*whole[:39], b"tail"]}, leader=3)
-        replicated(cluster, "ahead", 5, {1: whole[:17], 2: other, 3: whole[:17]}, leader=2)
+        replicated(cluster, "last", 4, {2: whole, 3: [*whole[:8], b"tail"]}, leader=3)
+        replicated(cluster, "ahead", 5, {1: whole[:5], 2: other, 3: whole[:5]}, leader=2)
         replicated(cluster, "broken", 6, {1: whole, 2: whole}, leader=1)
         replicated(cluster, "trimmed", 7, {1: whole, 2: other}, leader=1)
-        assert 1 == execute(cluster.urls[1], f"UPDATE log_entry SET chain = {OTHER} WHERE topic_id = 6 AND lsn = 40")
+        assert 1 == execute(cluster.urls[1], f"UPDATE log_entry SET chain = {OTHER} WHERE topic_id = 6 AND lsn = 9")
         for url in cluster.urls[:2]:  # both begin behind what differs, with the chain that each has there
-            execute(url, "UPDATE partition_state s SET start_lsn = 30, start_offset = 29, start_epoch = 1, start_chain = e.chain "
-                         "FROM log_entry e WHERE s.topic_id = 7 AND e.topic_id = 7 AND e.lsn = 29")
+            execute(url, "UPDATE partition_state s SET start_lsn = 8, start_offset = 7, start_epoch = 1, start_chain = e.chain "
+                         "FROM log_entry e WHERE s.topic_id = 7 AND e.topic_id = 7 AND e.lsn = 7")
         audit = check(cluster)
         differing = [one for one in audit.findings if one.check == "replica_divergence"]
-        assert [("broker-1", "odd", 18, 17, 40, "from here on it is not what broker-2 has"),
-                ("broker-1", "pair", 1, 0, 40, "from here on it is not what broker-2 has, which leads"),
-                ("broker-2", "last", 40, 39, 40, "from here on it is not what broker-3 has, which leads"),
-                ("broker-2", "trimmed", 30, 29, 40, "from here on it is not what broker-1 has, which leads")] == sorted(
+        assert [("broker-1", "odd", 6, 5, 9, "from here on it is not what broker-2 has"),
+                ("broker-1", "pair", 1, 0, 9, "from here on it is not what broker-2 has, which leads"),
+                ("broker-2", "last", 9, 8, 9, "from here on it is not what broker-3 has, which leads"),
+                ("broker-2", "trimmed", 8, 7, 9, "from here on it is not what broker-1 has, which leads")] == sorted(
             (one.node, one.topic, one.lsn, one.start_offset, one.end_offset, one.detail) for one in differing)
         assert [("broker-2", "broken")] == [(one.node, one.topic) for one in audit.findings if one not in differing]
         assert [] == audit.skipped

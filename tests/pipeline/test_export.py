@@ -87,7 +87,7 @@ def files_in(folder: Path) -> list[str]:
 def test_a_date_has_files_of_about_the_size_that_was_asked_for(spark: SparkSession, cluster: FilledCluster, tmp_path: Path,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten small partitions give one file a date, a large one several, of bounded row groups; of a date each, every message once and in order."""
-    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1 << 18)
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1 << 16)
     cluster.create_topic("small", topic_id=1, partitions=10)
     cluster.create_topic("large", topic_id=2, broker=1)
     small, large = (cluster.fillers[number] for number in (0, 1))
@@ -96,19 +96,19 @@ def test_a_date_has_files_of_about_the_size_that_was_asked_for(spark: SparkSessi
         for partition in range(10):
             small.append(PartitionId(1, partition), [Record(b"%d" % number) for number in range(20)])
             small.pass_time(PartitionId(1, partition), 24 * HOUR_MS)
-    large.append(PartitionId(2, 0), [Record(noise.randbytes(1 << 10)) for _ in range(6000)])
-    settings = PipelineSettings(out=str(tmp_path), bootstrap=cluster.server.address, file_bytes=1 << 20)
+    large.append(PartitionId(2, 0), [Record(noise.randbytes(1 << 10)) for _ in range(1500)])
+    settings = PipelineSettings(out=str(tmp_path), bootstrap=cluster.server.address, file_bytes=1 << 18)
     cut = take_cut(cluster.view(), cluster.view().partitions, Limits())
     assert 0 == export_at(spark, settings, cut, fail_on_data_loss=True)
     dates = [f"topic=small/date={DAY + timedelta(days=days)}" for days in (0, 1)]
     files = files_in(tmp_path / "messages")
     assert dates == [name for name in files if "small" in name]
     sizes = [path.stat().st_size for path in (tmp_path / "messages" / "topic=large").rglob("*.parquet")]
-    assert 7 <= len(sizes) <= 9 and max(sizes) < 1.1 * (1 << 20)
+    assert 7 <= len(sizes) <= 9 and max(sizes) < 1.2 * (1 << 18)
     assert all(fragment.num_row_groups > 2 for fragment in pyarrow.dataset.dataset(
-        tmp_path / "messages" / "topic=large", format="parquet").get_fragments() if fragment.count_rows() > 700)
+        tmp_path / "messages" / "topic=large", format="parquet").get_fragments() if fragment.count_rows() > 175)
     of_large = pyarrow.dataset.dataset(sorted(map(str, (tmp_path / "messages" / "topic=large").rglob("*.parquet"))), format="parquet")
-    assert list(range(6000)) == of_large.to_table(columns=["offset"])["offset"].to_pylist()  # in the order of the files' names
+    assert list(range(1500)) == of_large.to_table(columns=["offset"])["offset"].to_pylist()  # in the order of the files' names
 
 
 def test_tasks_can_be_asked_for_all_the_same(spark: SparkSession, filled: FilledCluster) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import Any
 
 import psycopg2
 from psycopg2 import sql
@@ -18,10 +19,11 @@ FIRST_TIME = 1_700_000_000_000_000
 
 
 class LogFiller:
-    """Fills one broker database. Each call is a transaction; heads, commit positions and segments are kept right."""
+    """Fills one broker database, over a connection that ends with the database. Heads, commit positions and segments are kept right."""
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._connection: Any = None
         self._heads: dict[PartitionId, dict] = {}
         self._segments: dict[int, int] = {}
 
@@ -38,10 +40,8 @@ class LogFiller:
 
     def roll(self, topic_id: int) -> None:
         """The next entries of the topic go into a new segment."""
-        with closing(psycopg2.connect(self._url)) as connection, connection, connection.cursor() as cursor:
-            cursor.execute("SELECT create_segment(%s)", (topic_id,))
-            self._segments[topic_id] = cursor.fetchone()[0]
-            cursor.execute("UPDATE segment SET state = 'open' WHERE segment_id = %s", (self._segments[topic_id],))
+        [self._segments[topic_id]] = self._execute("SELECT create_segment(%s)", topic_id)
+        self._execute("UPDATE segment SET state = 'open' WHERE segment_id = %s", self._segments[topic_id])
 
     def append(self, id_: PartitionId, records: Sequence[Record], *, committed: bool = True) -> int:
         """One request of one or more blocks. Gives its first offset."""
@@ -85,8 +85,14 @@ class LogFiller:
             self._execute("UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s WHERE topic_id = %s AND partition = %s",
                           head["lsn"], head["offset"], *id_)
 
-    def _execute(self, statement: str, *parameters: object) -> None:
-        execute(self._url, statement, *parameters)
+    def _execute(self, statement: str, *parameters: object) -> Sequence[Any]:
+        """One statement in a transaction of its own; its first row, where it has any."""
+        if self._connection is None:
+            self._connection = psycopg2.connect(self._url, connect_timeout=5)
+            self._connection.autocommit = True
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, parameters)
+            return cursor.fetchone() if cursor.description else ()
 
 
 def execute(url: str, statement: str, *parameters: object) -> int:

@@ -90,7 +90,7 @@ def test_killed_at_several_points_and_run_again_everything_is_there_once(tmp_pat
     with served(memory) as address:
         named = [files] if made is rows_of_parquet else sorted(files.iterdir())
         command = [sys.executable, "-c", PROGRAM, address, str(tmp_path), key, *map(str, named)]
-        for point in range(1, 11) if LONG else (1, 4, 10):
+        for point in range(1, 11) if LONG else (1, 4, 10) if made is lines else (4,):
             process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
             try:
                 wait_until(lambda wanted=COUNT * point // 11: stored() >= wanted, timeout_seconds=60, what=f"point {point}", interval_seconds=0.002)
