@@ -196,6 +196,7 @@ def test_differences_of_an_export_are_named(spark: SparkSession, filled: Filled,
     assert ((), 1) == (made.judged.not_judged, made.exit_code)
 
 
+@pytest.mark.long
 def test_only_the_files_of_the_manifest_count(spark: SparkSession, filled: Filled, tmp_path: Path) -> None:
     """Others in the folder do not; nor does a topic of which the data set has an earlier identity."""
     cut = take_cut(filled.cluster.view(), filled.cluster.view().partitions, Limits())
@@ -223,6 +224,7 @@ def test_a_data_set_without_append_times_is_refused(spark: SparkSession, filled:
         reconcile(spark, filled, tmp_path / "2", export=tmp_path / "2")
 
 
+@pytest.mark.long
 def test_only_the_window_and_the_topics_are_compared(spark: SparkSession, filled: Filled, tmp_path: Path) -> None:
     """What differs outside of them is not said; what differs inside is."""
     filled.cluster.server.answers["/v1/groups/late/offsets"] = {"offsets": [{"topic": "a", "partition": 0, "offset": 20}]}
