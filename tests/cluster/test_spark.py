@@ -149,6 +149,42 @@ def test_twenty_audits_of_a_cluster_under_load_find_nothing(cluster: Cluster, tm
     assert [] == load.faults()
 
 
+def test_what_was_sent_read_and_exported_is_the_same_and_what_was_not_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    """Receipts of a producer, a group, two generations of an export; then three messages more that nobody keeps receipts of, reads or exports."""
+    receipts, topic = tmp_path / "receipts.ndjson", "counted"
+
+    def job(name: str, *arguments: str) -> tuple[int, str]:
+        done = subprocess.run([str(ROOT / "scripts" / "spark-submit"), name, "--bootstrap", cluster.bootstrap, "--topics", topic, *arguments],
+                              capture_output=True, text=True, timeout=240, env=environment(cluster), cwd=ROOT)
+        return done.returncode, done.stdout + done.stderr
+
+    def reconcile(name: str) -> tuple[int, str]:
+        return job("reconcile", "--receipts", str(receipts), "--group", "auditors", "--export", str(tmp_path / "export"),
+                   "--out", str(tmp_path / name))
+
+    with AdminClient(cluster.bootstrap) as admin:
+        admin.create_topic(topic, partitions=3)
+    for part in range(2):
+        with MyProducer(topics=[topic], broker=cluster.bootstrap, receipts=receipts) as producer:
+            for number in range(500):
+                producer.send(topic, b"%d" % number, key=b"%d" % (number % 7))
+        with MyConsumer([topic], cluster.bootstrap, group="auditors") as consumer:
+            read: list[bytes] = []
+            wait_until(lambda read=read, consumer=consumer: read.extend(one.value for one in consumer.get_next(1.0)) or len(read) >= 500,
+                       timeout_seconds=60, what="the group to read it")
+            consumer.commit()
+        code, said = job("export", "--incremental", "--out", str(tmp_path / "export"))
+        assert (code, f"generation {part + 1}" in said) == (0, True), said
+    code, said = reconcile("same")
+    assert code == 0, said
+    with MyProducer(topics=[topic], broker=cluster.bootstrap) as producer:
+        for number in range(3):
+            producer.send(topic, b"more", partition=number)
+    assert reconcile("more")[0] == 1
+    told = json.loads((tmp_path / "more" / "reconcile.json").read_text(encoding="utf-8"))
+    assert Counter({"unacknowledged": 3, "not_consumed": 3, "not_exported": 3}) == Counter(one["kind"] for one in told["differences"])
+
+
 @pytest.mark.skipif(DRIVER is None, reason="PostgreSQL's JDBC driver is not here: MYQUEUE_JDBC_DRIVER names it")
 def test_the_page_about_jdbc_does_what_it_says(cluster: Cluster, tmp_path: Path) -> None:
     """Its program, as it stands there, counts what was sent."""
