@@ -28,7 +28,7 @@ def _receipts(made: Reconciliation) -> list[str]:
         return []
     one = made.receipts
     torn = f"; {one.torn:,} lines were not finished, as a producer leaves one that dies" if one.torn else ""
-    return [f"<p>{one.batches:,} receipts of {one.messages:,} messages in {len(one.files):,} files{torn}.</p>"]
+    return [f"<p>{one.batches:,} receipts of {one.messages:,} messages in {len(one.files):,} file{'s' * (len(one.files) != 1)}{torn}.</p>"]
 
 
 def _differences(made: Reconciliation) -> list[str]:
@@ -38,6 +38,7 @@ def _differences(made: Reconciliation) -> list[str]:
     rows = [(one.kind, place_text(one), f"{one.messages:,}", one.group or "", str(one.times or "")) for one in made.judged.differences]
     return ["<h2>Differences</h2>",
             pages.table(("kind", "what it means", "ranges", "messages"), kinds, numbers=(2, 3), rest_in=RECONCILIATION.summary),
+            "<h2>Where they are</h2>",
             pages.table(("kind", "where", "messages", "group", "times"), rows, numbers=(2, 4), rest_in=RECONCILIATION.summary)]
 
 

@@ -101,7 +101,7 @@ def period_text(period_us: int) -> str:
 def result_line(made: Reconciliation) -> str:
     """The reconciliation in a line."""
     lines = made.topic_lines()
-    what = f"{sum(line.stored for line in lines):,} messages of {len(lines)} topics stored"
+    what = f"{sum(line.stored for line in lines):,} messages of {len(lines)} topic{'s' * (len(lines) != 1)} stored"
     messages = sum(one.messages for one in made.judged.differences)
     verdicts = {"equal": f"reconciled: {_and(heads(made.asked)[1:])} equal what is stored",
                 "differs": f"not reconciled: {len(made.judged.differences)} differences of {messages:,} messages",
