@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+from contextlib import suppress
 from typing import Any
 
 import pytest
+import requests
 
 from tests.conformance.conftest import ENTRANCES, SERVERS, World, Worlds, new_name
 from tests.conformance.contract import BROKER, EMPTY_OF, PARTITION, Call
@@ -149,12 +151,13 @@ def test_a_consumer_is_told_its_partitions(log: Log) -> None:
 
 @pytest.mark.parametrize("server", ENTRANCES)
 def test_of_all_brokers_one_leads_a_partition(world: World) -> None:
-    """Each that holds it says so of itself; all agree on the term, and the leader has the log that the others get."""
+    """Each that holds it says so of itself; the leader has the log that the others get. Who is down says nothing and leads nothing."""
     [one] = world.face.ok("GET", "/partitions", face=PARTITION, params={"topic": world.topic, "partition": 0})["partitions"]
     said = {}
     for replica in one["replicas"]:
-        with Face(f"http://{replica['host']}:{replica['port']}") as broker:
+        with Face(f"http://{replica['host']}:{replica['port']}") as broker, suppress(requests.ConnectionError):
             said[replica["broker_id"]] = broker.ok("GET", "/raft_status", face=PARTITION, params={"topic": world.topic, "partition": 0})
+    assert 2 * len(said) > len(one["replicas"])
     assert [one["leader"]["broker_id"]] == [broker_id for broker_id, status in said.items() if status["is_leader"]]
     assert all(broker_id == status["self"] for broker_id, status in said.items())
     leader = said[one["leader"]["broker_id"]]
