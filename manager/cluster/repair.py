@@ -15,18 +15,11 @@ from manager.cluster.election import Outlook, Replicas, is_settled, is_sound
 from myqueue.errors import BadRequestError, RefusedError, UnavailableError
 
 
-def sound_others(replicas: Replicas, outlook: Outlook, broker_id: int, statuses: Mapping[int, Mapping[str, Any] | None]) -> dict[int, str]:
-    """The voters beside a broker that answer and serve, by what they say themselves, with their disks.
+def voters_without(replicas: Replicas, outlook: Outlook, broker_id: int, statuses: Mapping[int, Mapping[str, Any] | None]) -> dict[int, str | None]:
+    """The voters with this broker's slot emptied, to be filled again.
 
     Args:
         statuses: of each broker what it says of the partition; None where it did not answer or does not hold it.
-    """
-    return {voter: disk for voter, disk in outlook.answering(replicas.voters).items()
-            if voter != broker_id and is_sound(statuses.get(voter)) and not statuses[voter]["seeding"]}  # type: ignore[index]
-
-
-def voters_without(replicas: Replicas, outlook: Outlook, broker_id: int, statuses: Mapping[int, Mapping[str, Any] | None]) -> dict[int, str | None]:
-    """The voters with this broker's slot emptied, to be filled again.
 
     Raises:
         BadRequestError: it holds no replica of the partition.
@@ -38,7 +31,8 @@ def voters_without(replicas: Replicas, outlook: Outlook, broker_id: int, statuse
     if replicas.voters.get(broker_id) is None:
         raise RefusedError(f"broker {broker_id} is getting its replica of the partition just now", broker_id=broker_id)
     emptied: dict[int, str | None] = {**replicas.voters, broker_id: None}
-    if not has_majority(emptied, sound_others(replicas, outlook, broker_id, statuses)):
+    whole = {voter: disk for voter, disk in outlook.answering(emptied).items() if is_sound(told := statuses.get(voter)) and not told["seeding"]}
+    if not has_majority(emptied, whole):
         raise RefusedError("the other replicas that are whole and answer are no majority: nothing could be taken from them", broker_id=broker_id)
     if statuses.get(broker_id) is None:
         raise UnavailableError(f"broker {broker_id} does not answer, or has nothing of the partition: nothing was done", broker_id=broker_id)

@@ -145,8 +145,8 @@ def _repair(arguments: argparse.Namespace) -> int:
     topic, partition, broker_id = arguments.topic, arguments.partition, arguments.broker_id
     with admin(arguments) as client:
         thrown = client.repair_replica(existing(client, topic), partition, broker_id)
-        print(f"broker {broker_id} throws its replica of partition {partition} of topic {topic} away: offsets {thrown.start}-{thrown.end - 1}",
-              flush=True)
+        held = f"offsets {thrown.start}-{thrown.end - 1}" if len(thrown) else "no message"
+        print(f"broker {broker_id} throws its replica of partition {partition} of topic {topic} away: {held}", flush=True)
         at = client.wait_for_repair(topic, partition, arguments.wait)
     print(f"it is whole again, made from broker {at.leader}: {_ids(at.replicas)}")
     return 0

@@ -60,7 +60,7 @@ class Comparison:
 
 
 class _Gone(Exception):
-    """An entry is not there any more: retention has moved the beginning of the log since its span was read."""
+    """An entry cannot be had: retention has moved the beginning of the log since its span was read, or its database does not answer now."""
 
 
 def compare_replicas(cluster: Cluster, by_broker: Mapping[int, Sequence[PartitionInfo]], limits: Limits) -> Comparison:
@@ -87,7 +87,7 @@ def compare_replicas(cluster: Cluster, by_broker: Mapping[int, Sequence[Partitio
                 break
     finally:
         brokers.close()
-    found.skipped += [Skipped("brokers", f"{info.topic}/{info.partition}", "its beginning was dropped each time that its replicas were compared")
+    found.skipped += [Skipped("brokers", f"{info.topic}/{info.partition}", "its replicas were not compared: entries could not be had")
                       for info in left.values()]
     return found
 
@@ -107,7 +107,7 @@ def odd_ones(chains: Mapping[int, bytes], leader: int | None) -> tuple[int, list
 
 def _compare(brokers: _Brokers, infos: Mapping[PartitionId, PartitionInfo], spans: Mapping[PartitionId, Mapping[int, Span]],
              found: Comparison) -> dict[PartitionId, PartitionInfo]:
-    """Judge all partitions; those whose logs have lost their beginning meanwhile are given back."""
+    """Judge all partitions; those of which an entry could not be had are given back, to be looked at again."""
     last = {id_: min(span.end_lsn for span in held.values()) - 1 for id_, held in spans.items() if len(held) > 1}
     last = {id_: lsn for id_, lsn in last.items() if lsn >= max(span.start_lsn for span in spans[id_].values())}  # else nothing is held by all
     asked = sorted({broker_id for id_ in last for broker_id in spans[id_]})
@@ -161,10 +161,13 @@ class _Brokers:
         return {id_: span for id_, span in spans.items() if id_ in partitions}
 
     def entries(self, broker_id: int, lsns: Mapping[PartitionId, int]) -> dict[PartitionId, Entry]:
-        """An entry of each partition; those that are gone are missing."""
+        """An entry of each partition; those that cannot be had are missing. A database that does not answer is told by the next look at its spans."""
         asked = {"topic_ids": [id_.topic_id for id_ in lsns], "partitions": [id_.partition for id_ in lsns], "lsns": list(lsns.values())}
-        with self._databases.snapshot(database_of(self._cluster, broker_id)) as cursor:
-            rows = rows_of(cursor, ENTRIES, asked)
+        try:
+            with self._databases.snapshot(database_of(self._cluster, broker_id)) as cursor:
+                rows = rows_of(cursor, ENTRIES, asked)
+        except MyQueueError:  # also a segment that was dropped under the statement
+            return {}
         return {PartitionId(row["topic_id"], row["partition"]): Entry(row["chain"], row["base_offset"]) for row in rows}
 
     def close(self) -> None:

@@ -121,19 +121,21 @@ def days_of(cursor: psycopg2.extensions.cursor, position: Position, offsets: Off
 def time_at(cursor: psycopg2.extensions.cursor, position: Position, offset: int) -> int:
     """When the message with an offset was appended, in microseconds since 1970. Raises LogFaultError where it is not there."""
     segment = next((part for part in position.segments if part.first_offset <= offset < part.end_offset), None)
-    found = [] if segment is None else rows_of(cursor, BLOCK_TIME.format(segment=segment.segment_id), {
-        "topic_id": position.id.topic_id, "partition": position.id.partition, "offset": offset})
-    if not found:
-        raise LogFaultError(f"partition {position.id} has no message with offset {offset}; run an audit")
-    return found[0]["append_time"]
+    return _row(cursor, position, segment, BLOCK_TIME, offset=offset)["append_time"]
 
 
 def _entry(cursor: psycopg2.extensions.cursor, position: Position, lsn: int) -> dict:
     segment = next((part for part in position.segments if part.first_lsn <= lsn < part.end_lsn), None)
-    found = [] if segment is None else rows_of(cursor, ENTRY.format(segment=segment.segment_id), {
-        "topic_id": position.id.topic_id, "partition": position.id.partition, "lsn": lsn})
+    return _row(cursor, position, segment, ENTRY, lsn=lsn)
+
+
+def _row(cursor: psycopg2.extensions.cursor, position: Position, segment: Segment | None, statement: str, **at: int) -> dict:
+    """One row of a segment of a partition. Raises LogFaultError where it is not there."""
+    found = [] if segment is None else rows_of(cursor, statement.format(segment=segment.segment_id), {
+        "topic_id": position.id.topic_id, "partition": position.id.partition, **at})
     if not found:
-        raise LogFaultError(f"partition {position.id} has no entry with lsn {lsn}; run an audit")
+        [(what, number)] = at.items()
+        raise LogFaultError(f"partition {position.id} has nothing at {what} {number}; run an audit")
     return found[0]
 
 

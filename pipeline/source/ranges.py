@@ -52,14 +52,16 @@ def pack(ranges: Iterable[ReadRange], bytes_max: int, *, least: int) -> list[tup
     """
     ordered = sorted(ranges, key=lambda of: (of.name.topic, of.day, of.name.partition, of.start))
     tasks: list[list[ReadRange]] = []
+    size = 0.0  # of the last task
     for number, of in enumerate(ordered):
         last = tasks[-1] if tasks else []
         enough_follow = len(tasks) + len(ordered) - number > least
-        if last and enough_follow and (last[0].name.topic, last[0].day) == (of.name.topic, of.day) and sum(
-                one.bytes for one in last) + of.bytes <= bytes_max:
+        if last and enough_follow and (last[0].name.topic, last[0].day) == (of.name.topic, of.day) and size + of.bytes <= bytes_max:
             last.append(of)
+            size += of.bytes
         else:
             tasks.append([of])
+            size = of.bytes
     return [tuple(task) for task in tasks]
 
 

@@ -90,9 +90,11 @@ def test_a_stream_that_is_killed_five_times_while_a_broker_dies_has_each_message
                 with AdminClient(cluster.bootstrap) as admin:
                     leader = admin.describe_topic("from").partition_list[0].leader
                     port = next(broker["port"] for broker in admin.brokers() if broker["broker_id"] == leader)
-                cluster.kill(next(node["name"] for node in cluster.status()["nodes"] if (node["url"] or "").endswith(f":{port}")))
+                dead = next(node["name"] for node in cluster.status()["nodes"] if (node["url"] or "").endswith(f":{port}"))
+                cluster.kill(dead)
             threading.Event().wait(dice.uniform(0.0, 3.0))  # anywhere in a micro-batch
     load.finish()
+    cluster.start(dead)
     with stream_job(cluster, tmp_path, "--rest") as job:
         assert job.wait(400) == 0, (tmp_path / "job.log").read_text()[-2000:]
     assert [] == load.faults()

@@ -14,13 +14,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from myqueue.errors import UnreachableError
 from myqueue.protocol.types import PartitionId, Record
+from pipeline.audit import replicas
 from pipeline.audit.data_source import execute_in_spark
 from pipeline.audit.history import HISTORY_NAME, keep
 from pipeline.audit.log_checks import StretchFacts
 from pipeline.audit.logs import Execute, LogAudit, audit_logs, execute_here
 from pipeline.audit.managers import ManagerAudit, audit_managers
 from pipeline.audit.stretches import Stretch
+from pipeline.cluster import DatabaseAddress
 from pipeline.databases import Limits
 from pipeline.jobs.audit import audit
 from pipeline.settings import MEBIBYTE, PipelineSettings
@@ -244,6 +247,25 @@ def test_replicas_that_differ_are_found_where_they_part(postgres: PostgresForTes
             (one.node, one.topic, one.lsn, one.start_offset, one.end_offset, one.detail) for one in differing)
         assert [("broker-2", "broken")] == [(one.node, one.topic) for one in audit.findings if one not in differing]
         assert [] == audit.skipped
+
+
+@pytest.mark.parametrize(("failing", "found", "skipped"), [(range(1, 2), 1, []), (range(1, 100), 0, ["broker-2"]), (range(1, 99, 2), 0, ["brokers"])],
+                         ids=["once", "from then on", "whenever it is asked for entries"])
+def test_a_database_that_does_not_answer_while_replicas_are_compared_is_said_and_ends_nothing(
+        postgres: PostgresForTests, reader: str, monkeypatch: pytest.MonkeyPatch, failing: range, found: int, skipped: list[str]) -> None:
+    """Its spans could be read, its entries not: it is looked at again."""
+    with cluster_of(postgres, reader) as cluster:
+        replicated(cluster, "pair", 1, {1: [b"1"], 2: [b"2"]}, leader=1)
+        view, calls, snapshot = cluster.view(), iter(range(1_000)), replicas.Databases.snapshot
+
+        def sometimes(databases: replicas.Databases, address: DatabaseAddress) -> object:
+            if address == view.brokers[2] and next(calls) in failing:
+                raise UnreachableError("it does not answer")
+            return snapshot(databases, address)
+
+        monkeypatch.setattr(replicas.Databases, "snapshot", sometimes)
+        audit = check(cluster)
+        assert (found, skipped) == (len(audit.findings), [one.node for one in audit.skipped])
 
 
 # --- managers ---
