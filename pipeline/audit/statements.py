@@ -33,12 +33,18 @@ AFTER = """
 SELECT base_offset FROM log_entry WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND lsn >= %(to_lsn)s ORDER BY lsn LIMIT 1
 """
 
-# Each entry beside the one before it. ``follows`` is asked only of a broken one: does it continue the *recomputed* chain of
-# the entry before? Then that entry's stored chain is what was changed, and this one is whole. ``next_follows`` asks the same of the
-# entry after a damaged one, wherever the stretch ends: what is found must not depend on where that is.
+# An entry as entry_chain wants it, of plain columns: they stay where they are stored until they are hashed. The row itself (e::log_entry)
+# would carry all its bytes through each step.
+_ROW = """ROW(topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
+    request_index, request_count, chain, keys, "values", headers, timestamps, body)::log_entry"""
+
+# Each entry beside the one before it, hashed once (OFFSET 0 keeps the expression from being repeated wherever its result is used).
+# ``follows`` is asked only of a broken one: does it continue the *recomputed* chain of the entry before? Then that entry's stored chain is
+# what was changed, and this one is whole. ``next_follows`` asks the same of the entry after a damaged one, wherever the stretch ends: what is
+# found must not depend on where that is.
 _JUDGED = """
 WITH entry AS (
-    SELECT e.lsn, e.epoch, e.base_offset, e.record_count, e.append_time, e.chain, e::log_entry AS whole,
+    SELECT e.*,
            lag(e.lsn, 1, %(before_lsn)s) OVER w AS before_lsn,
            lag(e.base_offset + e.record_count, 1, %(before_end)s) OVER w AS before_end,
            lag(e.epoch, 1, %(before_epoch)s) OVER w AS before_epoch,
@@ -48,16 +54,17 @@ WITH entry AS (
     WHERE e.topic_id = %(topic_id)s AND e.partition = %(partition)s AND e.lsn >= %(from_lsn)s AND e.lsn < %(to_lsn)s
     WINDOW w AS (ORDER BY e.lsn)
 ), recomputed AS (
-    SELECT *, CASE WHEN lsn = before_lsn + 1 THEN entry_chain(before_chain, whole) END AS computed FROM entry
+    SELECT *, CASE WHEN lsn = before_lsn + 1 THEN entry_chain(before_chain, {row}) END AS computed FROM entry ORDER BY lsn OFFSET 0
+), beside AS (
+    SELECT *, lag(computed, 1, %(before_computed)s) OVER (ORDER BY lsn) AS before_computed FROM recomputed
 ), judged AS (
     SELECT lsn, base_offset, record_count, before_lsn, before_end, computed,
            lsn <> before_lsn + 1 AS is_gap,
            lsn = before_lsn + 1 AND base_offset <> before_end AS is_offset_gap,
            epoch < before_epoch OR append_time < before_time AS is_disordered,
            computed <> chain AS is_broken,
-           CASE WHEN computed <> chain
-                THEN entry_chain(lag(computed, 1, %(before_computed)s) OVER (ORDER BY lsn), whole) = chain END AS follows
-    FROM recomputed
+           CASE WHEN computed <> chain THEN entry_chain(before_computed, {row}) = chain END AS follows
+    FROM beside
 )
 """
 
@@ -79,9 +86,13 @@ ORDER BY d.lsn
 
 def summary(segment: int) -> str:
     """One row over a stretch."""
-    return _JUDGED.format(segment=segment) + _SUMMARY
+    return _judged(segment) + _SUMMARY
 
 
 def damage(segment: int) -> str:
     """The damaged entries of a stretch, asked only where the summary counts some."""
-    return _JUDGED.format(segment=segment) + _DAMAGE
+    return _judged(segment) + _DAMAGE
+
+
+def _judged(segment: int) -> str:
+    return _JUDGED.format(segment=segment, row=_ROW)

@@ -11,19 +11,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg2
 import pytest
 import requests
 
 from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.errors import MyQueueError
 from myqueue.supervisor import KINDS, Cluster, ClusterSpec
-from tests.support.clusters import running_cluster
+from tests.support.clusters import owner_connection, running_cluster
 from tests.support.load import PAUSE_SECONDS
 from tests.support.waiting import wait_until
 
@@ -270,11 +269,7 @@ def configs(cluster: Cluster, nodes: list[str], topic: str) -> set[str]:
 @contextmanager
 def database(cluster: Cluster, node: str) -> Iterator[Any]:
     """A broker's database, as its owner: what is done is committed at the end."""
-    saved = cluster.folder.load()
-    assert saved is not None
-    places, address = cluster.folder.places(saved, None), cluster.node(node)["database"]
-    with closing(psycopg2.connect(host=address["host"], port=address["port"], dbname=address["name"], user=f"{places.prefix}_owner",
-                                  password=places.owner_password, connect_timeout=5)) as connection, connection, connection.cursor() as cursor:
+    with owner_connection(cluster, node) as connection, connection, connection.cursor() as cursor:
         yield cursor
 
 

@@ -11,11 +11,9 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
-import psycopg2
 import pytest
 import requests
 
@@ -25,7 +23,7 @@ from myqueue.protocol.batch import BATCH_TYPE, pack
 from myqueue.protocol.types import Record
 from myqueue.supervisor import Cluster, ClusterSpec
 from myqueue.supervisor.process import descendants
-from tests.support.clusters import running_cluster
+from tests.support.clusters import owner_connection, running_cluster
 from tests.support.long import LONG
 from tests.support.manager_faults import leader_of, others
 from tests.support.raw_http import RawConnection
@@ -76,15 +74,11 @@ def node_at(cluster: Cluster, url: str) -> str:
 
 def columns(cluster: Cluster) -> dict[str, list[tuple]]:
     """What every node's database holds: its tables and their columns, but for segments, which come and go by themselves."""
-    found, saved = {}, cluster.folder.load()
-    assert saved is not None
-    places = cluster.folder.places(saved, None)
+    found = {}
     for name in cluster.names():
-        at = cluster.node(name)["database"]
-        if at is None:
+        if cluster.node(name)["database"] is None:
             continue
-        with closing(psycopg2.connect(host=at["host"], port=at["port"], dbname=at["name"], user=f"{places.prefix}_owner",
-                                      password=places.owner_password, connect_timeout=5)) as connection, connection.cursor() as cursor:
+        with owner_connection(cluster, name) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'public' "
                            "AND table_name !~ '^log_segment_' ORDER BY 1, 2")
             found[name] = cursor.fetchall()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import requests
 
 from myqueue.supervisor import KINDS, Cluster, ClusterSpec, Kind
@@ -53,6 +54,15 @@ def discard(cluster: Cluster) -> None:
     saved = cluster.folder.load()
     if saved is not None and not Path(saved.postgres_home).is_relative_to(cluster.data):
         cluster.folder.remove()
+
+
+def owner_connection(cluster: Cluster, node: str) -> closing[Any]:
+    """To the database of a node, as its owner; closed at the end of the block."""
+    saved = cluster.folder.load()
+    assert saved is not None
+    places, address = cluster.folder.places(saved, None), cluster.node(node)["database"]
+    return closing(psycopg2.connect(host=address["host"], port=address["port"], dbname=address["name"], user=f"{places.prefix}_owner",
+                                    password=places.owner_password, connect_timeout=5))
 
 
 def processes_of(cluster: Cluster) -> list[int]:
