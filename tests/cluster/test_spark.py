@@ -20,6 +20,7 @@ import pytest
 
 from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.supervisor import Cluster, ClusterSpec
+from tests.support import jdbc
 from tests.support.clusters import running_cluster
 from tests.support.load import QueueFaceLoad, SdkLoad, Worker
 from tests.support.waiting import wait_until
@@ -28,8 +29,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
 ROOT = Path(__file__).parents[2]
 KILLS, QUERIES = 5, ("files", "copy")
 AUDITS_HERE, AUDITS_BY_SPARK = 17, 3
-DRIVERS = (os.environ.get("MYQUEUE_JDBC_DRIVER", ""), "/usr/share/java/postgresql.jar", *Path.home().glob(".m2/repository/org/postgresql/*/*/*.jar"))
-DRIVER = next((str(path) for path in DRIVERS if path and Path(path).is_file()), None)
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +186,7 @@ def test_what_was_sent_read_and_exported_is_the_same_and_what_was_not_is_named(c
     assert Counter({"unacknowledged": 3, "not_consumed": 3, "not_exported": 3}) == Counter(one["kind"] for one in told["differences"])
 
 
-@pytest.mark.skipif(DRIVER is None, reason="PostgreSQL's JDBC driver is not here: MYQUEUE_JDBC_DRIVER names it")
+@pytest.mark.skipif(jdbc.DRIVER is None, reason="PostgreSQL's JDBC driver is not here: MYQUEUE_JDBC_DRIVER names it")
 def test_the_page_about_jdbc_does_what_it_says(cluster: Cluster, tmp_path: Path) -> None:
     """Its program, as it stands there, counts what was sent."""
     with AdminClient(cluster.bootstrap) as admin, MyProducer(topics=[], broker=cluster.bootstrap) as producer:
@@ -195,13 +194,10 @@ def test_the_page_about_jdbc_does_what_it_says(cluster: Cluster, tmp_path: Path)
         for number in range(1_000):
             producer.send("by-jdbc", b"%d" % number, partition=number % 7 % 4)
         producer.flush()
-    [program] = re.findall(r"```python\n(.*?)```", (ROOT / "pipeline" / "JDBC.md").read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "messages.py").write_text(program, encoding="utf-8")
-    reader, password = cluster.folder.pgpass_file.read_text(encoding="utf-8").splitlines()[0].split(":")[3:5]
+    (tmp_path / "messages.py").write_text(jdbc.program(), encoding="utf-8")
     done = subprocess.run([sys.executable, str(tmp_path / "messages.py")], capture_output=True, text=True, timeout=200, cwd=tmp_path, env={
-        **environment(cluster), "MYQUEUE_BOOTSTRAP": cluster.bootstrap, "TOPIC": "by-jdbc", "PGPASSWORD": password,
-        "PYSPARK_SUBMIT_ARGS": f"--master local[2] --jars {DRIVER} pyspark-shell"})
-    assert done.returncode == 0, (reader, done.stderr[-2000:])
+        **environment(cluster), **jdbc.environment("by-jdbc", cluster.bootstrap, cluster.folder.pgpass_file, "-XX:TieredStopAtLevel=1")})
+    assert done.returncode == 0, done.stderr[-2000:]
     counts = Counter(number % 7 % 4 for number in range(1_000))
     assert [("by-jdbc", partition, counts[partition]) for partition in range(4)] == [
         (topic, int(partition), int(count)) for topic, partition, count in re.findall(r"\| *(\S+)\| *(\d+)\| *(\d+)\|", done.stdout)]

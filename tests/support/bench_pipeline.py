@@ -4,7 +4,7 @@ Starts a cluster with three brokers and one manager, stores messages of 100 byte
 job on them in turn: the audit with Spark and without, a whole export to Parquet, a load of lines. Told are wall time and CPU seconds, apart by who
 spent them: PostgreSQL (all of the cluster's servers), Python and Java (the job with everything below it), and the services of the cluster.
 What Spark's start costs is taken by an audit of an empty topic, and is not subtracted. The tables are vacuumed before, so that autovacuum
-does not work beside the jobs.
+does not work beside the jobs. Where PostgreSQL's JDBC driver is installed, the program of pipeline/JDBC.md writes the same Parquet for comparison.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from myqueue import AdminClient, MyProducer
 from myqueue.supervisor import Cluster, ClusterSpec
 from myqueue.supervisor.process import descendants
+from tests.support import jdbc
 from tests.support.clusters import owner_connection, running_cluster
 from tests.support.waiting import wait_until
 
@@ -92,13 +93,13 @@ def fill(cluster: Cluster, messages: int) -> None:
                     cursor.execute("VACUUM (ANALYZE)")
 
 
-def measure(cluster: Cluster, name: str, command: Sequence[str]) -> None:
+def measure(cluster: Cluster, name: str, command: Sequence[str], **environment: str) -> None:
     """Run a job and tell what it cost. It must end well."""
     pids = {node["name"]: node["pid"] for node in cluster.status()["nodes"] if node["pid"]}
     watches = {node: Watch(pid) for node, pid in pids.items()}
     began = time.perf_counter()
     with subprocess.Popen([*command, "--bootstrap", cluster.bootstrap], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env={**os.environ, "PGPASSFILE": str(cluster.folder.pgpass_file)}) as job:
+                          env={**os.environ, "PGPASSFILE": str(cluster.folder.pgpass_file), **environment}) as job:
         mine = Watch(job.pid)
         said = job.communicate(timeout=JOB_SECONDS)[0]
     wall, own = time.perf_counter() - began, mine.end()
@@ -108,6 +109,18 @@ def measure(cluster: Cluster, name: str, command: Sequence[str]) -> None:
     services = sum(seconds for kinds in there.values() for kind, seconds in kinds.items() if kind != "postgres")
     print(f"{name}: {wall:.1f} s; CPU PostgreSQL {postgres:.1f}, Python {own.get('python', 0.0):.1f}, Java {own.get('java', 0.0):.1f}, "
           f"services {services:.1f} s\n    {said.strip().splitlines()[-1]}", flush=True)
+
+
+def measure_jdbc(cluster: Cluster, folder: Path) -> None:
+    """The page's program with another last line: it writes what it reads."""
+    *lines, _ = jdbc.program().strip().splitlines()
+    written = folder / "by-jdbc"
+    lines += [f'messages.write.option("compression", "zstd").parquet("{written}")',
+              f'print("JDBC:", spark.read.parquet("{written}").count(), "messages")']
+    (folder / "by_jdbc.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    java = subprocess.run([ROOT / "scripts" / "spark-submit", "java-home"], check=True, capture_output=True, text=True, timeout=60).stdout
+    measure(cluster, "JDBC to Parquet", [sys.executable, str(folder / "by_jdbc.py")], JAVA_HOME=java.strip(), SPARK_LOCAL_IP="127.0.0.1",
+            **jdbc.environment(TOPIC, cluster.bootstrap, cluster.folder.pgpass_file, "-XX:+UseParallelGC"))
 
 
 def main() -> None:
@@ -128,6 +141,10 @@ def main() -> None:
                               ("export", [*submit, "export", "--bulk", "--topics", TOPIC]),
                               ("load", [*submit, "load", "--bulk", "--topics", LOADED, str(lines)])):
             measure(cluster, name, [*command, "--out", f"{folder}/{name.replace(' ', '-')}"])
+        if jdbc.DRIVER is None:
+            print("JDBC: no driver here")
+        else:
+            measure_jdbc(cluster, Path(folder))
         print(f"load average meanwhile: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 
 
