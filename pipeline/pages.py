@@ -21,10 +21,10 @@ h1{font-size:1.4rem;margin:0}h2{font-size:1.05rem;margin:2rem 0 .4rem}h3{font-si
 p{margin:.3rem 0;color:var(--soft)}.result{font-size:1.15rem;font-weight:600;margin:.6rem 0}
 .good{color:var(--good)}.bad{color:var(--bad)}.unsure{color:var(--unsure)}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-td:first-child{min-width:9rem}
+th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:break-word}
+td:first-child{min-width:9rem;overflow-wrap:anywhere}
 th{color:var(--soft);font-weight:500;white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}code{font-size:.9em}svg rect{fill:var(--bar)}
-figure{margin:.6rem 0}figcaption{color:var(--soft)}.chart{width:100%;height:auto;display:block}.chart text{fill:var(--soft);font-size:12px}
+figure{margin:.6rem 0;overflow-x:auto}figcaption{color:var(--soft)}.chart{width:100%;min-width:40rem;height:auto;display:block}.chart text{fill:var(--soft);font-size:12px}
 .chart line{stroke:var(--line)}.key{display:inline-block;margin-right:1rem;overflow-wrap:anywhere}.key svg{margin-right:.4rem}
 """ + "".join(f"svg .c{number}{{fill:var(--c{number})}}" for number in range(COLOURS)) + "\n"
 
@@ -53,8 +53,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Iterab
 
 def bar(value: int, most: int, width: int = _BAR) -> str:
     """A bar for a table's cell, as long as its value's share of the largest."""
-    length = round(width * value / most) if most else 0
-    return f'<svg width="{width}" height="12" role="img" aria-label="{value:,}"><rect width="{max(length, 1)}" height="12" rx="2"/></svg>'
+    length = max(round(width * value / most), 1) if value else 0
+    return f'<svg width="{width}" height="12" role="img" aria-label="{value:,}"><rect width="{length}" height="12" rx="2"/></svg>'
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,11 +188,11 @@ def _logs(arguments: argparse.Namespace) -> int:
 
 def _print_nodes(status: dict) -> None:
     """A line per node."""
-    rows = [("node", "state", "pid", "address", "database")]
+    rows = [("node", "broker id", "state", "pid", "address", "database")]
     for node in status["nodes"]:
         database = node["database"]
         state = node["state"] if node["ready"] or node["state"] != "up" else "up, not ready"
-        rows.append((node["name"], state, str(node["pid"] or "-"), node["url"] or "-",
+        rows.append((node["name"], str(node.get("broker_id") or "-"), state, str(node["pid"] or "-"), node["url"] or "-",
                      f"{database['host']}:{database['port']}/{database['name']}" if database else "-"))
     _print_table(rows)
 

@@ -74,7 +74,8 @@ class Cluster:
         """The state of everything, as JSON values: "state" (up, starting, stopping, down), "data", "bootstrap" and "nodes".
 
         A node has "name", "kind", "state" (see ``Node``), "ready", "pid", "url", "database" (without a password), "log", "exits"; a
-        manager also "raft", what its /raft_status says, or None where it does not answer. "partitions" says how many there are and which are
+        manager also "raft", what its /raft_status says, a broker "broker_id" (in the order in which they registered, so of no relation to its
+        name), each None where it does not answer. "partitions" says how many there are and which are
         without a leader, a majority, or all their replicas; None where no manager answers.
         """
         saved, partitions = self._saved(), None
@@ -340,7 +341,7 @@ class Cluster:
             is_last_look = not unready
             for name in names if is_last_look else tuple(unready):
                 node = nodes[name]
-                if node["ready"] and (not node["ready_url"] or _says_ready(transport, node["ready_url"])):
+                if node["ready"] and (not node["ready_url"] or _readiness(transport, node["ready_url"]) is not None):
                     if not is_last_look:
                         unready.remove(name)
                 elif node["exits"]:
@@ -462,13 +463,17 @@ def _partitions(transport: RequestsTransport, url: str) -> dict[str, Any] | None
 def _ask_node(transport: RequestsTransport, node: dict[str, Any]) -> None:
     """Complete what the supervisor knows of a node by what the node says itself."""
     ready_url = node.pop("ready_url")
-    node["ready"] = bool(node["ready"] and (not ready_url or _says_ready(transport, ready_url)))
+    said = _readiness(transport, ready_url) if node["ready"] and ready_url else None
+    node["ready"] = bool(node["ready"] and (not ready_url or said is not None))
+    if node["kind"] == "broker":
+        node["broker_id"] = said.get("broker_id") if said else None
     if node["kind"] == "manager":
         node["raft"] = _raft_status(transport, node["url"]) if node["state"] == "up" else None
 
 
-def _says_ready(transport: RequestsTransport, url: str) -> bool:
+def _readiness(transport: RequestsTransport, url: str) -> dict[str, Any] | None:
+    """What a node says of itself; None where it is not ready."""
     try:
-        return transport.request("GET", url, read_timeout_seconds=PROBE_SECONDS).status == 200
+        return dict(call(transport, "GET", url, read_timeout_seconds=PROBE_SECONDS, repeatable=True))
     except MyQueueError:  # not listening yet, paused, or just dying: not ready
-        return False
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -56,7 +57,9 @@ def test_a_day_with_a_cluster(data: Path):
     raft = [node["raft"] for node in status["nodes"] if node["kind"] == "manager"]
     assert all(one["has_quorum"] and one["last_applied"] <= one["commit_idx"] for one in raft), raft
     assert 1 == sum(one["is_leader"] for one in raft)
-    assert "freshness" in run("status", data)
+    assert [1] == [node["broker_id"] for node in status["nodes"] if node["kind"] == "broker"]
+    shown = run("status", data)
+    assert re.search(r"^broker-1 +1 +up ", shown, re.MULTILINE) and "freshness" in shown, shown
     url = f"http://{status['bootstrap']}"
     assert requests.post(f"{url}/producer/register", data={"topic": "t"}, timeout=10).json()["producer_id"] == 1
     sent = requests.post(f"{url}/producer/produce", data={"topic": "t", "producer_id": 1, "message": "kept"}, timeout=10)

@@ -105,6 +105,12 @@ class QueueLoad(threading.Thread):
                     self.unknown.append(text)
 
 
+def test_the_status_says_which_broker_a_node_is(cluster: Cluster):
+    """Brokers have their ids from the order in which they registered, and findings name ids."""
+    told = {node["broker_id"]: node["name"] for node in cluster.status()["nodes"] if node["kind"] == "broker"}
+    assert {broker_id: node_of(cluster, broker_id) for broker_id in (1, 2, 3)} == told
+
+
 def test_a_broker_that_is_killed_under_load_costs_seconds_and_no_message(cluster: Cluster):
     queue = QueueLoad(cluster)
     sent: list[str] = []
