@@ -24,7 +24,8 @@ p{margin:.3rem 0;color:var(--soft)}.result{font-size:1.15rem;font-weight:600;mar
 th,td{text-align:left;padding:.25rem .8rem .25rem 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:break-word}
 td:first-child{min-width:9rem;overflow-wrap:anywhere}
 th{color:var(--soft);font-weight:500;white-space:nowrap}td.n,th.n{text-align:right;white-space:nowrap}code{font-size:.9em}svg rect{fill:var(--bar)}
-figure{margin:.6rem 0;overflow-x:auto}figcaption{color:var(--soft)}.chart{width:100%;min-width:40rem;height:auto;display:block}.chart text{fill:var(--soft);font-size:12px}
+figure{margin:.6rem 0;overflow-x:auto}figcaption{color:var(--soft)}
+.chart{width:100%;min-width:40rem;height:auto;display:block}.chart text{fill:var(--soft);font-size:12px}
 .chart line{stroke:var(--line)}.key{display:inline-block;margin-right:1rem;overflow-wrap:anywhere}.key svg{margin-right:.4rem}
 """ + "".join(f"svg .c{number}{{fill:var(--c{number})}}" for number in range(COLOURS)) + "\n"
 
