@@ -215,6 +215,7 @@ class Reads:
         _check_whole(partition, head.fault)
         if query.end > head.commit_offset and not (self._standing.knows_the_end(partition)
                                                    and query.end <= self._store.head(partition).commit_offset):
+            self._check_beyond(partition, query.end, head.commit_offset)
             raise BadRequestError(f"partition {partition.partition} ends before offset {query.end}", end_offset=head.commit_offset)
         offset = query.offset
         if offset is None:
@@ -260,9 +261,21 @@ class Reads:
             if not self._standing.knows_the_end(partition):
                 raise NotYetError(f"offset {offset} is not committed here yet: this replica knows {found.end_offset}", end_offset=found.end_offset)
             found = self._store.read(partition, offset, bytes_max=bytes_max, records_max=records_max)  # it may have moved before that was sure
+            self._check_beyond(partition, offset, found.end_offset)
         if not found.start_offset <= offset <= found.end_offset:
             raise out_of_range(offset, LogRange(found.start_offset, found.end_offset))
         return offset, found if wanted else replace(found, body=ENTRIES_MAGIC, record_count=0)
+
+    def _check_beyond(self, partition: PartitionId, offset: int, committed: int) -> None:
+        """That an offset is not committed anywhere, given that a majority follows this leader and that ``committed`` is what it knows of.
+
+        Another process of this broker may know more, and a follower that was told has served it: only what is not in the log is committed nowhere.
+
+        Raises:
+            NotYetError: it may be committed.
+        """
+        if committed < offset <= self._store.head(partition).end.offset:
+            raise NotYetError(f"offset {offset} is not known to be committed here yet, {committed} is", end_offset=committed)
 
     def _look_again(self, partition: PartitionId, offset: int, bytes_max: int, records_max: int, until_offset: int | None = None) -> Slice:
         """A look of one who has waited. Raises UnknownTopicError where the topic was deleted meanwhile: nobody needs to be asked."""

@@ -80,7 +80,7 @@ def _plan_one(partition: PartitionId, end: LogEnd, state: LogState, readable: Lo
     elif isinstance(request, ClaimRequest):
         plan = plan_claim(state, request, readable)
     else:
-        plan = plan_commit(state, request, readable)
+        plan = plan_commit(state, request, readable, log_end=end.offset)
     if plan.body is None:
         return Handed(plan.offset, plan.handed_end, plan.deaths), (), end
     entry = trim_entry if isinstance(request, TrimRequest) else offset_entry

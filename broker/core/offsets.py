@@ -87,12 +87,16 @@ def next_offset(state: LogState, consumer: str, readable: LogRange) -> int:
     return readable.start if known is None else known.next_offset
 
 
-def plan_commit(state: LogState, request: CommitRequest, readable: LogRange) -> OffsetPlan:
+def plan_commit(state: LogState, request: CommitRequest, readable: LogRange, *, log_end: int) -> OffsetPlan:
     """What the consumer has then. A commit that a later one of its client has overtaken, or that is there already, writes nothing.
+
+    Args:
+        log_end: where the log ends, what is not known to be committed included: a follower that knew first may have served it. The
+            commit stands behind it in the log, and is never committed without it.
 
     Raises:
         MemberFencedError: an older generation.
-        OffsetOutOfRangeError: above the committed end.
+        OffsetOutOfRangeError: above the log's end.
     """
     current = _generation(state, request.consumer)
     generation = current if request.generation is None else request.generation
@@ -101,7 +105,7 @@ def plan_commit(state: LogState, request: CommitRequest, readable: LogRange) -> 
     if known is not None and known.has(request.stamp):
         return OffsetPlan(known.next_offset, None)
     offset = readable.end if request.offset is None else request.offset
-    if offset > readable.end:
+    if offset > log_end:
         raise out_of_range(offset, readable)
     handed_end = request.handed_end if request.handed_end is not None and request.handed_end > offset else None
     stamp = {} if request.stamp is None else request.stamp._asdict()

@@ -204,6 +204,13 @@ def test_a_trim_that_is_not_folded_yet_counts():
     assert (planned.outcomes, planned.changes.trim_offset) == ([Handed(7), Handed(7)], 7)
 
 
+def test_an_offset_is_set_up_to_what_another_replica_may_have_served():
+    """A follower that heard of the commit first has; the entry stands behind those messages. No offset means the committed end."""
+    planned = group(CommitRequest("#1", 10), CommitRequest("#2", None), CommitRequest("#3", 11), readable=LogRange(0, 7))
+    assert planned.outcomes[:2] == [Handed(10), Handed(7)]
+    assert isinstance(planned.outcomes[2], OffsetOutOfRangeError)
+
+
 def test_offsets_are_set_up_to_the_committed_end():
     planned = group(CommitRequest("#1", 10), CommitRequest("#2", None), CommitRequest("#3", 11), CommitRequest("#4", 0))
     assert planned.outcomes[:2] == [Handed(10), Handed(10)]

@@ -15,7 +15,7 @@ PARTITION, READABLE = PartitionId(7, 0), LogRange(3, 10)
 
 
 def planned(*requests, state: LogState | None = None):
-    return plan_group(PARTITION, LogEnd(), state or LogState(), READABLE, list(requests), epoch=1, now_us=1_000)
+    return plan_group(PARTITION, LogEnd(offset=READABLE.end), state or LogState(), READABLE, list(requests), epoch=1, now_us=1_000)
 
 
 @pytest.mark.parametrize(("start", "expected"), [("earliest", 3), ("latest", 10)])
