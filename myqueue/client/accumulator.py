@@ -2,13 +2,17 @@
 
 A **lane** is one partition's queue of batches. The laws:
 
-* A lane has at most one batch in flight, and it is the lane's first: so records keep their order, whatever is retried.
+* Batches of a lane leave in their order, each with the next sequence, and the log takes no sequence before the one below it: so records keep
+  their order, and what is stored of a lane is always a beginning of what was sent.
+* The lane's first batch may leave whenever it is due. A second one leaves behind it, before its answer, only where much waits and nothing has
+  failed: small batches gather while one is under way, and after a failure nothing overtakes.
 * A batch that is taken for the first time takes with it those that have filled up behind it meanwhile, up to a bound in bytes: small batches
   cost a round trip for many of them, not one each. From then on they are one batch.
 * A batch gets its sequence when it is first taken, and keeps sequence and records until it is delivered or given up:
-  so a retry is the same request. Sequences of a lane are 0, 1, 2 … for each producer identity. Only a log that refuses
-  the sequence as a gap, and so has not stored it and never will, costs the lane its identity and the batch its sequence.
-* A batch given up after an attempt whose outcome is unknown costs the lane its identity: its sequence must not be used again.
+  so a retry is the same request. Sequences of a lane are 0, 1, 2 … for each producer identity.
+* Only the first batch is given up, or found to be refused as a gap (the log has not stored it and never will). Where its sequence may be stored, or
+  later ones were used, that costs the lane its identity: none of them may name another request. The batches behind that are
+  then **orphans**: one that may be stored is given up in doubt, any other gets a sequence of the next identity.
 * ``room`` + the bytes of every record accepted, and not yet delivered or taken over as failed, is the buffer's size.
 
 A record without key and partition joins the batch its topic fills at the moment; the next such batch goes to the next
@@ -17,7 +21,6 @@ partition that is not failing. The caller holds a lock around every call.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,6 +30,7 @@ from ..protocol.partitioner import partition_for
 from ..protocol.types import ProducerSequence, Record, TopicPartition
 
 REQUEST_BYTES_MAX = 1 << 20  # of batches that leave together
+IN_FLIGHT_MAX = 2  # batches of a lane
 RECORD_OVERHEAD_BYTES = 64  # what an object and its place in a list cost beside the bytes: empty messages are bounded too
 
 
@@ -37,8 +41,8 @@ class Batch:
     its records each begins.
     """
 
-    __slots__ = ("capacity", "closed", "completion", "completions", "deadline", "doubtful", "due", "error", "lane", "plain", "records", "room",
-                 "sequence")
+    __slots__ = ("capacity", "closed", "completion", "completions", "deadline", "doubtful", "due", "error", "in_flight", "lane", "plain", "records",
+                 "room", "sequence", "was_taken")
 
     def __init__(self, lane: Lane, completion: Any, *, room: int, now: float, linger_seconds: float, timeout_seconds: float) -> None:
         self.lane = lane
@@ -50,6 +54,8 @@ class Batch:
         self.due = now + linger_seconds
         self.deadline = now + timeout_seconds
         self.closed = False
+        self.in_flight = False
+        self.was_taken = False  # if it left already, perhaps in vain
         self.sequence: ProducerSequence | None = None
         self.doubtful = False  # an attempt has an unknown outcome
         self.error: MyQueueError | None = None  # of the last attempt
@@ -75,21 +81,43 @@ class Batch:
 class Lane:
     """One partition's queue."""
 
-    __slots__ = ("batches", "failures", "identity", "in_flight", "next_seq", "not_before", "partition")
+    __slots__ = ("batches", "closed_bytes", "failures", "identity", "next_seq", "not_before", "partition")
 
     def __init__(self, partition: TopicPartition, identity: tuple[int, int]) -> None:
         self.partition = partition
         self.batches: deque[Batch] = deque()
-        self.in_flight = False
+        self.closed_bytes = 0  # of closed batches that never left
         self.not_before = 0.0
         self.failures = 0  # attempts in a row that failed
         self.identity: tuple[int, int] | None = identity  # producer id and epoch; None: a new one is needed
         self.next_seq = 0
 
-    def ready_at(self) -> float:
-        """When the first batch may leave."""
-        first = self.batches[0]
-        return self.not_before if first.closed else max(first.due, self.not_before)
+    def next_batch(self, bytes_behind: int) -> Batch | None:
+        """The batch that leaves next, now or when it is due; None where nothing may leave before an answer.
+
+        Args:
+            bytes_behind: so much of closed batches must wait for one to leave behind another.
+        """
+        flying = next((place for place, batch in enumerate(self.batches) if not batch.in_flight), len(self.batches))
+        if flying == len(self.batches):
+            return None
+        batch = self.batches[flying]
+        if flying == 0:
+            return batch
+        may_follow = flying < IN_FLIGHT_MAX and not self.failures and batch.sequence is None and self.owns(self.batches[flying - 1])
+        return batch if may_follow and batch.closed and self.closed_bytes >= bytes_behind else None
+
+    def ready_at(self, batch: Batch) -> float:
+        """When this batch, which leaves next, may do so."""
+        return self.not_before if batch.closed else max(batch.due, self.not_before)
+
+    def owns(self, batch: Batch) -> bool:
+        """Whether the batch has a sequence of the lane's present identity."""
+        return batch.sequence is not None and (batch.sequence.producer_id, batch.sequence.epoch) == self.identity
+
+    def is_orphan(self, batch: Batch) -> bool:
+        """Whether the batch has a sequence of an identity that the lane has lost."""
+        return batch.sequence is not None and not self.owns(batch)
 
 
 class _Topic:
@@ -113,13 +141,14 @@ class Accumulator:
         self._batch_bytes_max = batch_bytes_max
         self._batch_records_max = batch_records_max
         self._request_bytes_max = request_bytes_max
+        self._bytes_behind = max(1, request_bytes_max // 2)
         self._last_index = batch_records_max - 1
         self._linger_seconds = linger_seconds
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._new_completion = new_completion
         self._topics: dict[str, _Topic] = {}
         self._lanes: dict[TopicPartition, Lane] = {}
-        self._waiting: dict[TopicPartition, Lane] = {}  # with batches and none in flight, the longest waiting first
+        self._waiting: dict[TopicPartition, Lane] = {}  # those with a next batch, the longest waiting first
         self._sticky: dict[str, Batch] = {}  # by topic: the open batch for records without key and partition
 
     def __repr__(self) -> str:
@@ -236,99 +265,152 @@ class Accumulator:
         batch = Batch(lane, self._new_completion(lane.partition), room=max(self._batch_bytes_max, size), now=now,
                       linger_seconds=self._linger_seconds, timeout_seconds=self._delivery_timeout_seconds)
         lane.batches.append(batch)
-        if not lane.in_flight:
-            self._waiting.setdefault(lane.partition, lane)
+        self._offer(lane)
         return batch
 
     def _close(self, batch: Batch) -> None:
-        batch.closed = True
+        if not batch.closed:
+            batch.closed = True
+            batch.lane.closed_bytes += batch.size
         if self._sticky.get(batch.lane.partition.topic) is batch:
             del self._sticky[batch.lane.partition.topic]
+        self._offer(batch.lane)
+
+    def _offer(self, lane: Lane) -> None:
+        """The lane changed: it waits for a sender, in its turn, or does not."""
+        if lane.next_batch(self._bytes_behind) is not None:
+            self._waiting.setdefault(lane.partition, lane)
+        else:
+            self._waiting.pop(lane.partition, None)
 
     # --- batches out ---
 
     def take_ready(self, now: float) -> Batch | None:
-        """A batch to send now, its lane marked as in flight; the lane that has waited longest first."""
-        lane = next((lane for lane in self._waiting.values() if lane.ready_at() <= now), None)
-        if lane is None:
+        """A batch to send now, of the lane that has waited longest, marked as in flight; with its sequence, if the lane has an identity."""
+        for lane, batch in self._next_batches():
+            if lane.ready_at(batch) <= now:
+                break
+        else:
             return None
         del self._waiting[lane.partition]
-        batch = lane.batches[0]
         self._close(batch)
-        if batch.sequence is None:
+        if not batch.was_taken:
             self._absorb_following(batch)
-        lane.in_flight = True
+            lane.closed_bytes -= batch.size
+        batch.in_flight = batch.was_taken = True
+        if lane.identity is not None:
+            self.assign_sequence(batch)
+        self._offer(lane)
         return batch
+
+    def _next_batches(self) -> Iterator[tuple[Lane, Batch]]:
+        for lane in self._waiting.values():
+            batch = lane.next_batch(self._bytes_behind)
+            assert batch is not None
+            yield lane, batch
 
     def _absorb_following(self, batch: Batch) -> None:
         waiting = batch.lane.batches
-        while len(waiting) > 1 and waiting[1].closed and batch.size + waiting[1].size <= self._request_bytes_max:
-            batch.absorb(waiting[1])
-            del waiting[1]
+        behind = waiting.index(batch) + 1
+        while len(waiting) > behind and waiting[behind].closed and batch.size + waiting[behind].size <= self._request_bytes_max:
+            batch.absorb(waiting[behind])
+            del waiting[behind]
 
     def assign_sequence(self, batch: Batch) -> ProducerSequence:
         """The batch's sequence, the same at every attempt."""
         lane = batch.lane
-        assert lane.in_flight and lane.batches[0] is batch and lane.identity is not None
+        assert batch.in_flight
         if batch.sequence is None:
+            assert lane.identity is not None
             batch.sequence = ProducerSequence(lane.identity[0], lane.identity[1], lane.next_seq)
+            lane.next_seq += 1
         return batch.sequence
 
     def next_due(self) -> float | None:
         """When something becomes ready, if nothing else happens; None where nothing waits."""
-        return min((lane.ready_at() for lane in self._waiting.values()), default=None)
+        return min((lane.ready_at(batch) for lane, batch in self._next_batches()), default=None)
 
     def delivered(self, batch: Batch) -> None:
-        """The batch is stored: forget it, and let the lane go on with the next sequence."""
-        lane = self._landed(batch)
+        """The batch is stored: forget it. One before it that is still under way is stored too, and will hear so."""
+        lane = batch.lane
         lane.failures, lane.not_before = 0, 0.0
-        lane.next_seq += 1
         self._remove(batch)
         self.room += batch.size
 
-    def retry(self, batch: Batch, error: MyQueueError, *, not_before: float) -> None:
-        """The attempt failed; the same batch leaves again, not before the time given."""
-        lane = self._landed(batch)
+    def is_first(self, batch: Batch) -> bool:
+        return batch.lane.batches[0] is batch
+
+    def retry(self, batch: Batch, error: MyQueueError | None, *, not_before: float) -> None:
+        """The attempt failed; the same batch leaves again, not before the time given, and once it is the lane's first."""
+        lane = batch.lane
+        batch.in_flight, batch.error = False, error
         lane.failures += 1
-        lane.not_before = not_before
-        batch.error = error
-        self._waiting[lane.partition] = lane
+        lane.not_before = max(lane.not_before, not_before)
+        if lane.is_orphan(batch):
+            self._renumber_or_doubt(batch)
+        self._waiting.pop(lane.partition, None)  # to the end of the queue
+        self._offer(lane)
 
     def renumber(self, batch: Batch) -> None:
-        """The log misses what the lane has delivered (its topic was made anew): the batch, not stored there, begins a new identity."""
-        batch.sequence = batch.lane.identity = None
+        """The log misses what the lane has delivered (its topic was made anew): the first batch, not stored there, begins a new identity."""
+        batch.lane.identity = batch.sequence = None
+        self._orphan(batch)
 
     def give_up(self, batch: Batch, error: MyQueueError, *, forget_identity: bool = False) -> None:
-        """The batch is not delivered and is tried no more; its records stay in ``failed`` until they are taken over."""
-        lane = self._landed(batch)
+        """The lane's first batch is not delivered and is tried no more; its records stay in ``failed`` until they are taken over."""
+        lane = batch.lane
         batch.error = error
         lane.failures, lane.not_before = 0, 0.0
-        if batch.doubtful or forget_identity:
-            lane.identity = None
         self._close(batch)
         self._remove(batch)
         self.failed.append(batch)
+        if forget_identity and batch.sequence is None:
+            lane.identity = None
+        elif lane.owns(batch):
+            followed = any(lane.owns(one) for one in lane.batches)
+            if batch.doubtful or forget_identity or followed:
+                lane.identity = None
+                self._orphan(batch)
+            else:
+                assert batch.sequence is not None
+                lane.next_seq = batch.sequence.seq
+        self._offer(lane)
+
+    def _orphan(self, lost: Batch) -> None:
+        """The lane's identity is gone, and with it the meaning of sequences behind the lost batch. What is in flight sees to it when it lands."""
+        for batch in lost.lane.batches:
+            if lost.lane.is_orphan(batch):
+                if not lost.doubtful:
+                    batch.doubtful = False  # the log takes it only behind one that it will never take
+                if not batch.in_flight:
+                    self._renumber_or_doubt(batch)
+
+    @staticmethod
+    def _renumber_or_doubt(batch: Batch) -> None:
+        if not batch.doubtful:
+            batch.sequence = None
 
     def take_expired(self, now: float) -> list[Batch]:
-        """Batches that wait longer than their time: they are to be given up."""
-        return [batch for lane in self._waiting.values()
-                for batch in itertools.takewhile(lambda batch: batch.deadline <= now, lane.batches)]
+        """Batches that wait longer than their time, and orphans that may be stored: they are to be given up, in this order."""
+        expired: list[Batch] = []
+        for lane in self._waiting.values():
+            for batch in lane.batches:
+                if batch.in_flight or not (batch.deadline <= now or lane.is_orphan(batch)):
+                    break
+                expired.append(batch)
+        return expired
 
     def holds(self, batch: Batch) -> bool:
         """Whether the batch is still this buffer's to deliver; not after ``abandon``."""
-        return bool(batch.lane.batches) and batch.lane.batches[0] is batch
-
-    def _landed(self, batch: Batch) -> Lane:
-        if self.holds(batch):
-            batch.lane.in_flight = False
-        return batch.lane
+        return batch in batch.lane.batches
 
     def _remove(self, batch: Batch) -> None:
-        lane = batch.lane
-        lane.batches.remove(batch)
-        self._waiting.pop(lane.partition, None)
-        if lane.batches and not lane.in_flight:
-            self._waiting[lane.partition] = lane
+        if batch.closed and not batch.was_taken:
+            batch.lane.closed_bytes -= batch.size
+        batch.in_flight = False
+        batch.lane.batches.remove(batch)
+        self._waiting.pop(batch.lane.partition, None)
+        self._offer(batch.lane)
 
     # --- flush, stop ---
 
@@ -350,6 +432,7 @@ class Accumulator:
         self._waiting.clear()
         for lane in self._lanes.values():
             lane.batches.clear()
+            lane.closed_bytes = 0
         self.room += sum(batch.size for batch in pending)
         return pending
 
@@ -363,8 +446,9 @@ class Accumulator:
         """Whether anything is under way."""
         return any(lane.batches for lane in self._lanes.values())
 
-    def lane_count(self) -> int:
-        return len(self._lanes)
+    def senders_wanted(self) -> int:
+        """One for each lane in use, and one more for what may leave behind a batch in flight."""
+        return len(self._lanes) + any(batch.lane.batches[0] is not batch for _, batch in self._next_batches())
 
     def record_count(self) -> int:
         return sum(len(batch.records) for batch in self.pending())

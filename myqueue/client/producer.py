@@ -24,7 +24,7 @@ from .receipts import ReceiptFile
 from .sender import Sender
 from .transport import Transport
 
-SENDERS_MAX = 4  # threads; a lane has one request in flight, so more partitions than this take turns
+SENDERS_MAX = 4  # threads; a lane has a request or two in flight, so more partitions than this take turns
 METADATA_INTERVAL_SECONDS = 15.0
 IDLE_WAIT_SECONDS = 5.0
 EXIT_FLUSH_SECONDS = 10.0
@@ -272,8 +272,8 @@ class MyProducer:
     # --- threads ---
 
     def _staff(self) -> None:
-        """Have a thread for each lane in use, up to a few. Called with the lock held."""
-        if len(self._threads) < min(SENDERS_MAX, self._accumulator.lane_count()):
+        """Have threads for what may be sent at once, up to a few. Called with the lock held."""
+        if len(self._threads) < SENDERS_MAX and len(self._threads) < self._accumulator.senders_wanted():
             thread = threading.Thread(target=self._send_loop, name=f"myqueue-sender-{len(self._threads) + 1}", daemon=True)
             self._threads.append(thread)
             thread.start()

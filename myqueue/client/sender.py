@@ -48,24 +48,30 @@ class Sender:
     def run_once(self) -> float | None:
         """Attempt one batch that is ready. Returns 0 after an attempt, else the time of the next one due, None if nothing waits."""
         with self._changed:
-            now = self._connection.clock.monotonic()
-            for expired in self._accumulator.take_expired(now):
-                self._give_up(expired, expired.error or UnavailableError("not delivered in time; it was not sent yet"))
-            batch = self._accumulator.take_ready(now)
+            batch = self.take()
             if batch is None:
                 return self._accumulator.next_due()
-        self._attempt(batch)
-        return 0.0
-
-    def _attempt(self, batch: Batch) -> None:
         try:
             with understood():
                 appended = self._append(batch)
         except DuplicateSequenceError:
-            appended = None  # stored by an earlier attempt, its place no longer known
+            self.succeeded(batch, None)  # stored by an earlier attempt, its place no longer known
         except MyQueueError as error:
-            self._failed(batch, error)
-            return
+            self.failed(batch, error)
+        else:
+            self.succeeded(batch, appended)
+        return 0.0
+
+    def take(self) -> Batch | None:
+        """A batch to attempt now; those whose time is over are given up. With the lock held."""
+        now = self._connection.clock.monotonic()
+        while expired := self._accumulator.take_expired(now):  # again, since one may cost others their sequence
+            for batch in expired:
+                self._give_up(batch, batch.error or UnavailableError("not delivered in time; it was not sent yet"))
+        return self._accumulator.take_ready(now)
+
+    def succeeded(self, batch: Batch, appended: Appended | None) -> None:
+        """An attempt's batch is stored."""
         if self._receipts is not None:  # before anybody is told: who knows of an acknowledgement finds its receipt
             self._receipts.write(receipt_of(batch.lane.partition, len(batch.records), appended))
         with self._changed:
@@ -78,7 +84,7 @@ class Sender:
     def _append(self, batch: Batch) -> Appended:
         if self._connection.is_stale:
             attempt(self._refresh)  # without a fresh picture the old one may still do
-        if batch.lane.identity is None:
+        if batch.sequence is None:  # then it is its lane's first, and only this thread cares for the lane's identity
             self._renew(batch)
         with self._changed:
             if not self._accumulator.holds(batch):
@@ -102,20 +108,30 @@ class Sender:
         with self._changed:
             self._accumulator.renew(batch.lane, producer_id=registered["producer_id"], producer_epoch=registered["producer_epoch"])
 
-    def _failed(self, batch: Batch, error: MyQueueError) -> None:
+    def failed(self, batch: Batch, error: MyQueueError) -> None:
+        """An attempt did not end with what is surely stored."""
         may_retry = error.retriable or error.outcome == UNKNOWN or (isinstance(error, NOT_THERE) and not self._is_gone(batch))
         with self._changed:
-            if not self._accumulator.holds(batch):
-                return
-            batch.doubtful = batch.doubtful or error.outcome == UNKNOWN
-            if not may_retry:
-                self._give_up(batch, error)
-                return
-            if isinstance(error, SequenceGapError):
-                self._accumulator.renumber(batch)
-            delay = max(wire.wait_seconds_of(error), self._connection.backoff.delay_seconds(batch.lane.failures + 1, random.random()))
-            self._accumulator.retry(batch, error, not_before=min(self._connection.clock.monotonic() + delay, batch.deadline))
-            self._changed.notify_all()
+            if self._accumulator.holds(batch):
+                batch.doubtful = batch.doubtful or error.outcome == UNKNOWN
+                self._conclude(batch, error, may_retry=may_retry)
+                self._changed.notify_all()
+
+    def _conclude(self, batch: Batch, error: MyQueueError, *, may_retry: bool) -> None:
+        """What becomes of a batch whose attempt failed."""
+        now, lane = self._connection.clock.monotonic(), batch.lane
+        if not self._accumulator.is_first(batch):
+            # Whatever it met: it is tried, and judged, once nothing is before it. That it came too early for the log is no error of its own.
+            self._accumulator.retry(batch, batch.error if isinstance(error, SequenceGapError) else error, not_before=now)
+            return
+        orphan = lane.is_orphan(batch)
+        if not may_retry and not (orphan and isinstance(error, NOT_US)):
+            self._give_up(batch, error)
+            return
+        if isinstance(error, SequenceGapError) and not orphan:
+            self._accumulator.renumber(batch)
+        delay = max(wire.wait_seconds_of(error), self._connection.backoff.delay_seconds(lane.failures + 1, random.random()))
+        self._accumulator.retry(batch, error, not_before=min(now + delay, batch.deadline))
 
     def _is_gone(self, batch: Batch) -> bool:
         """Whether a fresh picture has no such partition either: the leader that did not know it was not just behind."""
