@@ -179,10 +179,10 @@ def blocks_of(body: bytes) -> list[Block]:
     """
     if body[:4] != BATCH_MAGIC:
         raise CorruptBatchError(f"a batch begins with {BATCH_MAGIC.decode()}")
-    view, at, end, blocks = memoryview(body), 4, len(body), []
+    view, at, end, blocks, may_hold_null = memoryview(body), 4, len(body), list[Block](), _may_hold_null(body)
     while at < end:
         try:
-            block, at = _read_block(view, at, end)
+            block, at = _read_block(view, at, end, may_hold_null)
         except (CorruptBatchError, TooLargeError) as error:
             raise error.at(block=len(blocks)) from None
         blocks.append(block)
@@ -191,7 +191,12 @@ def blocks_of(body: bytes) -> list[Block]:
     return blocks
 
 
-def _read_block(view: memoryview, at: int, end: int) -> tuple[Block, int]:
+def _may_hold_null(body: bytes) -> bool:
+    """False where there is surely no NULL: one look over all of it for a byte of one, which is many times as fast as looking for four."""
+    return _NULL[:1] in body
+
+
+def _read_block(view: memoryview, at: int, end: int, may_hold_null: bool) -> tuple[Block, int]:
     if end - at < BLOCK_HEAD_BYTES:
         raise CorruptBatchError("a block's head is cut off")
     count, columns, length = _BLOCK.unpack_from(view, at)
@@ -222,7 +227,7 @@ def _read_block(view: memoryview, at: int, end: int) -> tuple[Block, int]:
         size = sum(max(0, len(column) - 4) for column in (block.keys, block.values, block.headers) if column is not None)
         if size > RECORD_BYTES_MAX:
             raise TooLargeError(f"a record has {size} bytes, the most is {RECORD_BYTES_MAX}", size=size, maximum=RECORD_BYTES_MAX)
-    if bytes(block.values).find(_NULL) >= 0 and None in list(elements(block.values, count)):
+    if may_hold_null and _NULL in bytes(block.values) and None in list(elements(block.values, count)):
         raise CorruptBatchError("a value is NULL")
     return block, block_end
 
@@ -289,16 +294,17 @@ def messages_of(body: bytes, *, topic: str, partition: int, from_offset: int = 0
     """The messages of an ``entries`` body at or after ``from_offset``, lazily. Raises CorruptBatchError."""
     if body[:4] != ENTRIES_MAGIC:
         raise CorruptBatchError(f"entries begin with {ENTRIES_MAGIC.decode()}")
-    view, at, end = memoryview(body), 4, len(body)
+    view, at, end, may_hold_null = memoryview(body), 4, len(body), _may_hold_null(body)
+    new = tuple.__new__  # a third of the cost of calling Message
     while at < end:
         if end - at < ENTRY_HEAD_BYTES:
             raise CorruptBatchError("an entry's head is cut off")
         base_offset, append_time, _epoch = _ENTRY.unpack_from(view, at)
-        block, at = _read_block(view, at + ENTRY_HEAD_BYTES, end)
+        block, at = _read_block(view, at + ENTRY_HEAD_BYTES, end, may_hold_null)
         if block.keys is None and block.headers is None and block.timestamps is None:
-            for offset, value in enumerate(elements(block.values, block.count), base_offset):
+            for offset, value in enumerate(list(elements(block.values, block.count)), base_offset):
                 if offset >= from_offset:
-                    yield Message(topic, partition, offset, value, None, (), append_time)  # type: ignore[arg-type]
+                    yield new(Message, (topic, partition, offset, value, None, (), append_time))
             continue
         for offset, record in enumerate(records_of(block), base_offset):
             if offset >= from_offset:

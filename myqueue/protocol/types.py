@@ -38,8 +38,7 @@ class Record:
     timestamp_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A record at its place in a partition.
 
     ``timestamp`` is in microseconds since 1970: the client's time where it gave one, else the broker's append time.
