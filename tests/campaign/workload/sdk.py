@@ -22,12 +22,17 @@ SILENCE_SECONDS = 0.5
 
 
 class SdkProducer(Client):
-    """Sends numbered messages at a rate, as far as the cluster lets it."""
+    """Sends numbered messages at a rate, as far as the cluster lets it.
 
-    def __init__(self, name: str, setting: Setting, topic: str, *, rate: float) -> None:
+    Args:
+        small: requests of some kilobytes, so that whenever the cluster is slow two of them are on their way to a partition.
+    """
+
+    def __init__(self, name: str, setting: Setting, topic: str, *, rate: float, small: bool) -> None:
         super().__init__(name, setting)
         self._topic, self._number, self._owed, self._rate = topic, 0, 0.0, rate
-        self._producer = MyProducer(topics=[topic], broker=setting.bootstrap, delivery_timeout_seconds=120.0, max_block_seconds=20.0)
+        sizes = {"batch_records_max": 10, "request_bytes_max": 4_096} if small else {}
+        self._producer = MyProducer(topics=[topic], broker=setting.bootstrap, delivery_timeout_seconds=120.0, max_block_seconds=20.0, **sizes)
         self._under_way: deque[tuple[int, float, Delivery]] = deque()
 
     def work(self) -> float:
