@@ -41,8 +41,8 @@ class Batch:
     its records each begins.
     """
 
-    __slots__ = ("capacity", "closed", "completion", "completions", "deadline", "doubtful", "due", "error", "in_flight", "lane", "plain", "records",
-                 "room", "sequence", "was_taken")
+    __slots__ = ("behind", "capacity", "closed", "completion", "completions", "deadline", "doubtful", "due", "error", "in_flight", "lane", "plain",
+                 "records", "room", "sequence", "was_taken")
 
     def __init__(self, lane: Lane, completion: Any, *, room: int, now: float, linger_seconds: float, timeout_seconds: float) -> None:
         self.lane = lane
@@ -56,6 +56,7 @@ class Batch:
         self.closed = False
         self.in_flight = False
         self.was_taken = False  # if it left already, perhaps in vain
+        self.behind = False  # if it left last while another one before it was under way
         self.sequence: ProducerSequence | None = None
         self.doubtful = False  # an attempt has an unknown outcome
         self.error: MyQueueError | None = None  # of the last attempt
@@ -298,6 +299,7 @@ class Accumulator:
             self._absorb_following(batch)
             lane.closed_bytes -= batch.size
         batch.in_flight = batch.was_taken = True
+        batch.behind = not self.is_first(batch)
         if lane.identity is not None:
             self.assign_sequence(batch)
         self._offer(lane)

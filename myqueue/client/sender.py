@@ -128,7 +128,7 @@ class Sender:
         if not may_retry and not (orphan and isinstance(error, NOT_US)):
             self._give_up(batch, error)
             return
-        if isinstance(error, SequenceGapError) and not orphan:
+        if isinstance(error, SequenceGapError) and not orphan and not batch.behind:  # else it may just have overtaken the one before it
             self._accumulator.renumber(batch)
         delay = max(wire.wait_seconds_of(error), self._connection.backoff.delay_seconds(lane.failures + 1, random.random()))
         self._accumulator.retry(batch, error, not_before=min(now + delay, batch.deadline))

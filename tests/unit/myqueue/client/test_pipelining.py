@@ -62,14 +62,14 @@ class Copy:
 class Run:
     """One producer, one partition, and a network that a seed decides."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, request_bytes_max: int | None = None) -> None:
         self.draw, self.clock, self.log = random.Random(seed), ManualClock(), Log()
         transport = InMemoryTransport(clock=self.clock)
         connection = Connection("lb:1", transport=transport, clock=self.clock, pause=self.clock.advance)
         # So small that whatever is full may leave behind another.
         self.accumulator = Accumulator(
             batch_bytes_max=1 << 20, batch_records_max=BATCH, buffer_bytes_max=1 << 24, linger_seconds=0.01, delivery_timeout_seconds=SECONDS,
-            request_bytes_max=self.draw.choice([0, 700, 2_000]), new_completion=Completion)
+            request_bytes_max=self.draw.choice([0, 700, 2_000]) if request_bytes_max is None else request_bytes_max, new_completion=Completion)
         self.identities = 1
         self.accumulator.set_topic("a", partitions=1, producer_id=1, producer_epoch=0)
         self.changed = threading.Condition()
@@ -190,6 +190,23 @@ def test_what_is_told_of_a_message_holds(block: int) -> None:
             run(seed)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def test_a_request_that_overtook_another_keeps_its_sequence() -> None:
+    """Also where the other one is stored before the refusal is heard. No identity is lost for it."""
+    made = Run(0, request_bytes_max=0)
+    while len(made.sent) < 4 * BATCH:
+        made.send()
+    made.take()
+    made.take()
+    first, second = made.copies
+    second.answer = made.log.append(second.sequence, second.records)
+    first.answer = made.log.append(first.sequence, first.records)
+    assert isinstance(second.answer, SequenceGapError)
+    made.hear(first)
+    made.hear(second)
+    made.end()
+    assert (1, len(made.sent)) == tuple(made.judge()[name] for name in ("identities", "delivered"))
 
 
 def test_the_runs_above_meet_everything() -> None:
