@@ -124,7 +124,8 @@ class _Campaign:
 
     def _make_clients(self) -> None:
         setting, lab = self._setting, self._lab
-        self._producers += [SdkProducer(f"sdk-{n}", setting, SDK, rate=self._plan.rate / 2, small=n == 2) for n in (1, 2)]
+        self._producers += [SdkProducer(f"sdk-{n}", setting, SDK, rate=self._plan.rate / 2) for n in (1, 2)]
+        self._producers.append(SdkProducer("sdk-small", setting, SDK, rate=self._plan.rate / 20, small=True))
         self._producers.append(QueueProducer("queue-1", setting, QUEUE))
         self._producers += [NativeProducer(f"native-{n}", setting, NATIVE, n) for n in range(TOPICS[NATIVE])]
         self._producers += [NativeProducer(f"trimmed-{n}", setting, TRIMMED, n, filler=TRIMMED_FILLER) for n in range(TOPICS[TRIMMED])]

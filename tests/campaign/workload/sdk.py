@@ -25,10 +25,10 @@ class SdkProducer(Client):
     """Sends numbered messages at a rate, as far as the cluster lets it.
 
     Args:
-        small: requests of some kilobytes, so that whenever the cluster is slow two of them are on their way to a partition.
+        small: requests of some kilobytes, so that after each pause of the cluster two of them are on their way to a partition.
     """
 
-    def __init__(self, name: str, setting: Setting, topic: str, *, rate: float, small: bool) -> None:
+    def __init__(self, name: str, setting: Setting, topic: str, *, rate: float, small: bool = False) -> None:
         super().__init__(name, setting)
         self._topic, self._number, self._owed, self._rate = topic, 0, 0.0, rate
         sizes = {"batch_records_max": 10, "request_bytes_max": 4_096} if small else {}
