@@ -166,9 +166,19 @@ class Reads:
             self._long_polls.release()
 
     def offset(self, partition: PartitionId, consumer: str) -> int | None:
-        """The consumer's committed offset; None where it has none."""
-        check_leading(self._standing.head(partition))  # another replica may not know of the newest one
-        return self._store.consumer_offset(partition, consumer)
+        """The consumer's committed offset, no older than what anybody was told before this call; None where it has none.
+
+        Raises:
+            NotLeaderError, UnavailableError: this broker does not lead the partition, or somebody else may.
+        """
+        self._settle([partition])
+        return self.positions(consumer, [partition])[0].offset
+
+    def _settle(self, partitions: Sequence[PartitionId]) -> None:
+        found = self._store.consumer_offsets(partitions, "")
+        if missing := next((partition for partition in partitions if partition not in found), None):
+            raise _not_held(missing)
+        self._standing.settle({partition: found[partition][0] for partition in partitions})
 
     def sizes(self, consumer: str, partitions: Sequence[PartitionId]) -> list[int]:
         """How many messages the consumer has not read, per partition. Raises NotLeaderError where one is not led here."""
@@ -192,10 +202,7 @@ class Reads:
         Raises:
             NotLeaderError, UnavailableError: one of them is not led here, or somebody else may lead it.
         """
-        found = self._store.consumer_offsets(partitions, "")
-        if missing := next((partition for partition in partitions if partition not in found), None):
-            raise _not_held(missing)
-        self._standing.confirm_all({partition: found[partition][0] for partition in partitions})
+        self._settle(partitions)
         ends = [position.end_offset for position in self.positions("", partitions)]
         if before_us is None:
             return ends

@@ -218,19 +218,28 @@ class Replicator:
         Raises:
             NotLeaderError, UnavailableError: somebody may lead.
         """
-        self.confirm_all({partition: epoch}, stopping)
+        self._confirm({partition: (epoch, 0)}, stopping)
 
-    def confirm_all(self, epochs: Mapping[PartitionId, int], stopping: threading.Event) -> None:
-        """The same for several partitions, led in these epochs: their rounds travel together. Raises like ``confirm``."""
+    def settle(self, heads: Mapping[PartitionId, Head], stopping: threading.Event) -> None:
+        """The same for several partitions led here, whose rounds travel together; and until their logs are committed to where these heads say that
+        they end, and the database says so. Raises like ``confirm``.
+        """
+        self._confirm({partition: (head.leader_epoch, head.end.lsn) for partition, head in heads.items()}, stopping)
+
+    def _confirm(self, wanted: Mapping[PartitionId, tuple[int, int]], stopping: threading.Event) -> None:
+        """Of each partition the epoch, and what commit position the database has to have."""
         begun = []
-        for partition, epoch in epochs.items():
+        for partition, (epoch, position) in wanted.items():
             led = self._of(partition, epoch)
             with led.lock:
-                begun.append((partition, led, led.leading.rounds))
-        for partition, led, _ in begun:
+                begun.append((partition, led, led.leading.rounds, position))
+        for partition, led, _, _ in begun:
             self._push(partition, led, anyway=True)
-        for partition, led, rounds in begun:
-            self._await(partition, led, lambda led=led, rounds=rounds: led.leading.confirmed(rounds), stopping, "does not answer")  # type: ignore[misc]
+        for partition, led, rounds, position in begun:
+            def is_sure(led: Led = led, rounds: int = rounds, position: int = position) -> bool:
+                return led.leading.confirmed(rounds) and led.recorded >= position
+
+            self._await(partition, led, is_sure, stopping, "does not answer")
 
     def kept_from(self, partition: PartitionId, head: Head) -> int:
         """From which lsn on this log's entries are kept for followers; its end where nobody needs any. Nothing goes before this process knows."""

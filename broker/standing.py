@@ -67,16 +67,20 @@ class Standing:
         if is_shared(head):
             self._replicator.confirm(partition, head.leader_epoch, self._stopping)
 
-    def confirm_all(self, heads: Mapping[PartitionId, Head]) -> None:
-        """The same of several partitions, in a round for all. Raises NotLeaderError, UnavailableError."""
+    def settle(self, heads: Mapping[PartitionId, Head]) -> None:
+        """Wait until these logs, as far as their heads say, are committed and the database knows it, in a round for all: then whatever anybody was
+        told of them before this call, by any process of any leader, is there to be read.
+
+        Raises:
+            NotLeaderError, UnavailableError: of one of them it is not sure.
+        """
         shared = {}
         for partition, head in heads.items():
             check_leading(head)
             if is_shared(head):
-                shared[partition] = head.leader_epoch
-                if not self._replicator.knows(partition, head.leader_epoch):
-                    self._replicator.lead(partition, head)
-        self._replicator.confirm_all(shared, self._stopping)
+                shared[partition] = head
+                self._replicator.lead(partition, head)
+        self._replicator.settle(shared, self._stopping)
 
 
 def is_shared(head: Head) -> bool:

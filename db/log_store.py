@@ -308,11 +308,8 @@ class LogStore(Protocol):
             UnknownPartitionError: there is no such log here.
         """
 
-    def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
-        """The offset of a consumer by all that is committed, folded or not; None where it has none."""
-
     def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:
-        """Heads and committed offsets of one consumer over several partitions; those not held here are missing."""
+        """Heads, and the offsets of one consumer by all that is committed, folded or not (None: it has none). What is not held here is missing."""
 
     def topic_id(self, topic: str) -> int | None:
         """The identity of the topic with this name, the newest where there are several."""

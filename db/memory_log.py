@@ -247,14 +247,14 @@ class MemoryLogStore:
                 records.append(StoredRecord(at, record, entry.head.append_time))
         return Found(records, max(offset, until))
 
-    def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
+    def _consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
         log = self._log(partition)
         behind = [entry for entry in log.entries if log.head.applied_lsn <= entry.head.lsn < log.head.commit_lsn]
         known = _fold(log.folded.copy(), behind).consumers.get(consumer)
         return None if known is None else known.next_offset
 
     def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:
-        return {partition: (self.head(partition), self.consumer_offset(partition, consumer)) for partition in partitions if partition in self._logs}
+        return {partition: (self.head(partition), self._consumer_offset(partition, consumer)) for partition in partitions if partition in self._logs}
 
     def topic_id(self, topic: str) -> int | None:
         return max((topic_id for topic_id, name in self._names.items() if name == topic), default=None)

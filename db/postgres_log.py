@@ -515,9 +515,6 @@ class PostgresLogStore:
         is_whole = not rows or (len(rows) == rows[-1][-1] and len(rows) < records_max)
         return Found(records, until if is_whole else records[-1].offset + 1)
 
-    def consumer_offset(self, partition: PartitionId, consumer: str) -> int | None:
-        return self.consumer_offsets([partition], consumer).get(partition, (None, None))[1]
-
     def consumer_offsets(self, partitions: Sequence[PartitionId], consumer: str) -> dict[PartitionId, tuple[Head, int | None]]:
         topic_ids, numbers = [one.topic_id for one in partitions], [one.partition for one in partitions]
         with self._reading() as cursor:

@@ -74,6 +74,10 @@ def values(store: LogStore, offset: int = 0, **bounds: int) -> list[tuple[int, b
     return [(message.offset, message.value) for message in messages_of(body, topic="t", partition=0)]
 
 
+def offset_of(store: LogStore, consumer: str) -> int | None:
+    return store.consumer_offsets([PARTITION], consumer)[PARTITION][1]
+
+
 def test_what_was_written_is_read(store: LogStore):
     """In order, with its offsets, byte for byte."""
     append(store, b"a", bytes(range(256)), b"")
@@ -142,7 +146,7 @@ def test_decisions_see_every_entry(store: LogStore):
     first, second = (write(store, DequeueRequest("#1", request_id), committed=False)[0] for request_id in ("r", None))
     assert (first.offset, second.offset) == (0, 1)
     assert write(store, DequeueRequest("#1", "r"), committed=False)[0].offset == 0
-    assert store.consumer_offset(PARTITION, "#1") is None
+    assert offset_of(store, "#1") is None
 
 
 def test_folded_state_survives(store: LogStore):
@@ -159,8 +163,8 @@ def test_folded_state_survives(store: LogStore):
 def test_offsets_of_consumers(store: LogStore):
     append(store, b"a", b"b", b"c")
     write(store, CommitRequest("#1", 2))
-    assert store.consumer_offset(PARTITION, "#1") == 2
-    assert store.consumer_offset(PARTITION, "#2") is None
+    assert offset_of(store, "#1") == 2
+    assert offset_of(store, "#2") is None
     found = store.consumer_offsets([PARTITION, PartitionId(1, 9)], "#1")
     assert {partition: offset for partition, (_, offset) in found.items()} == {PARTITION: 2}
 
@@ -371,11 +375,11 @@ def test_the_commit_position_rises_by_itself_and_never_falls(store: LogStore):
     assert (head.commit_lsn, head.commit_offset, head.applied_lsn) == (start + 1, 1, start)
     assert texts(store) == [b"a"]
     assert store.fold(PARTITION) is False
-    assert (store.head(PARTITION).applied_lsn, store.consumer_offset(PARTITION, "#1")) == (start + 1, None)
+    assert (store.head(PARTITION).applied_lsn, offset_of(store, "#1")) == (start + 1, None)
     store.advance(PARTITION, start + 2, 1)
-    assert store.consumer_offset(PARTITION, "#1") == 0, "committed, though not folded yet"
+    assert offset_of(store, "#1") == 0, "committed, though not folded yet"
     assert store.fold(PARTITION) is False
-    assert store.consumer_offset(PARTITION, "#1") == 0
+    assert offset_of(store, "#1") == 0
     with store.locked(PARTITION, Wanted(producers=frozenset({sequence(0).producer_id}))) as held:
         assert held.state.producers[sequence(0).producer_id].last_seq == 0
 

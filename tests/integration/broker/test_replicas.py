@@ -150,6 +150,30 @@ def test_a_paused_leader_acknowledges_nothing_after_another_was_elected(group: R
     assert group.values(leader) == group.values(1) == ["first", "second"]
 
 
+def test_a_leader_that_was_replaced_while_it_was_away_does_not_tell_an_old_offset(group: Replicas):
+    """It begins anew with a log whose end it knows to be committed, and has heard of nobody since. A consumer that asks it would go back."""
+    path = f"/v1/topics/{group.topic}/partitions/0/offsets/7"
+    for number in range(3):
+        group.send(f"m{number}")
+    group.brokers[1].call("PUT", path, {"offset": 1})
+    group.wait_equal()
+    group.brokers[1].kill()
+    leader = group.elect(2, 3)
+    group.brokers[leader].call("PUT", path, {"offset": 3})
+    for other in (2, 3):
+        os.killpg(group.brokers[other].process.pid, signal.SIGSTOP)
+    try:
+        group.start(1)
+        assert group.status(1)["leading"], "as far as it knows"
+        assert group.brokers[1].call("GET", path, status=503)["error"]["code"] == "unavailable"
+    finally:
+        for other in (2, 3):
+            os.killpg(group.brokers[other].process.pid, signal.SIGCONT)
+    assert group.brokers[leader].call("GET", path)["offset"] == 3
+    wait_until(lambda: not group.status(1)["leading"], what="it to hear that another one leads")
+    assert group.brokers[1].call("GET", path, status=503)["error"]["code"] == "not_leader"
+
+
 def test_two_dequeues_at_once_get_two_messages(group: Replicas):
     """And none is told that the leadership has not settled, only because others were told of their messages a moment ago."""
     def dequeue(_number: int) -> Any:
