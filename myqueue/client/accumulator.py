@@ -366,9 +366,7 @@ class Accumulator:
         self._close(batch)
         self._remove(batch)
         self.failed.append(batch)
-        if forget_identity and batch.sequence is None:
-            lane.identity = None
-        elif lane.owns(batch):
+        if lane.owns(batch):
             followed = any(lane.owns(one) for one in lane.batches)
             if batch.doubtful or forget_identity or followed:
                 lane.identity = None

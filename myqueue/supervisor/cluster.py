@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..client.transport import RequestsTransport, call
+from ..client.transport import RequestsTransport, call, understood
 from ..clock import SystemClock
 from ..errors import ConfigurationError, MyQueueError, OutcomeUnknownError, UnavailableError
 from ..protocol import routes
@@ -474,6 +474,7 @@ def _ask_node(transport: RequestsTransport, node: dict[str, Any]) -> None:
 def _readiness(transport: RequestsTransport, url: str) -> dict[str, Any] | None:
     """What a node says of itself; None where it is not ready."""
     try:
-        return dict(call(transport, "GET", url, read_timeout_seconds=PROBE_SECONDS, repeatable=True))
+        with understood():
+            return dict(call(transport, "GET", url, read_timeout_seconds=PROBE_SECONDS, repeatable=True))
     except MyQueueError:  # not listening yet, paused, or just dying: not ready
         return None

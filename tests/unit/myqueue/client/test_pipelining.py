@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -26,7 +25,7 @@ from myqueue.errors import (
 from myqueue.protocol.types import Appended, ProducerSequence
 from myqueue.testing import InMemoryTransport, ManualClock
 
-SECONDS, BATCH = 60.0, 5
+SECONDS, BATCH, PARTITIONS = 60.0, 5, 3
 REFUSALS = (NotLeaderError, NotLeaderError, CorruptBatchError, ProducerFencedError)
 
 
@@ -53,6 +52,7 @@ class Log:
 class Copy:
     """A request on its way. ``batch`` is None once its sender has given up on the answer."""
 
+    log: Log
     sequence: ProducerSequence
     records: list[bytes]
     batch: Batch | None
@@ -60,10 +60,10 @@ class Copy:
 
 
 class Run:
-    """One producer, one partition, and a network that a seed decides."""
+    """One producer, three partitions, and a network that a seed decides."""
 
     def __init__(self, seed: int, *, request_bytes_max: int | None = None) -> None:
-        self.draw, self.clock, self.log = random.Random(seed), ManualClock(), Log()
+        self.draw, self.clock, self.logs = random.Random(seed), ManualClock(), [Log() for _ in range(PARTITIONS)]
         transport = InMemoryTransport(clock=self.clock)
         connection = Connection("lb:1", transport=transport, clock=self.clock, pause=self.clock.advance)
         # So small that whatever is full may leave behind another.
@@ -71,7 +71,7 @@ class Run:
             batch_bytes_max=1 << 20, batch_records_max=BATCH, buffer_bytes_max=1 << 24, linger_seconds=0.01, delivery_timeout_seconds=SECONDS,
             request_bytes_max=self.draw.choice([0, 700, 2_000]) if request_bytes_max is None else request_bytes_max, new_completion=Completion)
         self.identities = 1
-        self.accumulator.set_topic("a", partitions=1, producer_id=1, producer_epoch=0)
+        self.accumulator.set_topic("a", partitions=PARTITIONS, producer_id=1, producer_epoch=0)
         self.changed = threading.Condition()
         self.sender = Sender(connection, self.accumulator, self.changed, Presence("producers", connection))
         self.sent: list[tuple[bytes, Delivery]] = []
@@ -91,10 +91,13 @@ class Run:
             self.land()
         self.clock.advance(self.draw.choice([0.0, 0.001, 0.02]) if self.draw.random() > self.trouble / 20 else SECONDS * self.draw.random())
 
-    def send(self) -> None:
+    def send(self, partition: int | None = None) -> None:
+        """Some messages to one partition, or to those whose turn it is."""
+        partition = self.draw.choice([None, *range(PARTITIONS)]) if partition is None else partition
         for _ in range(self.draw.randrange(1, 2 * BATCH)):
             value = b"%d" % len(self.sent)
-            added = self.accumulator.try_add("a", value) or self.accumulator.add("a", value, now=self.clock.monotonic())
+            added = (self.accumulator.try_add("a", value) if partition is None else None) or self.accumulator.add(
+                "a", value, partition=partition, now=self.clock.monotonic())
             assert added is not None
             self.sent.append((value, Delivery(added)))
 
@@ -107,8 +110,8 @@ class Run:
             self.identities += 1
             self.accumulator.renew(batch.lane, producer_id=self.identities, producer_epoch=0)
         sequence = self.accumulator.assign_sequence(batch)
-        self.copies.append(Copy(sequence, list(batch.records), batch))  # type: ignore[arg-type]
-        self.most_in_flight = max(self.most_in_flight, sum(copy.batch is not None for copy in self.copies))
+        self.copies.append(Copy(self.logs[batch.lane.partition.partition], sequence, list(batch.records), batch))  # type: ignore[arg-type]
+        self.most_in_flight = max(self.most_in_flight, sum(copy.batch is not None and copy.batch.lane is batch.lane for copy in self.copies))
 
     def arrive(self) -> None:
         """A copy reaches the log, which stores or refuses it; or a broker that refuses it for sure."""
@@ -117,7 +120,7 @@ class Run:
             return
         copy = self.draw.choice(waiting)
         refused = self.draw.random() < self.trouble
-        copy.answer = self.draw.choice(REFUSALS)() if refused else self.log.append(copy.sequence, copy.records)
+        copy.answer = self.draw.choice(REFUSALS)() if refused else copy.log.append(copy.sequence, copy.records)
 
     def land(self) -> None:
         """A sender hears an answer, or that none came; then its copy may still arrive."""
@@ -160,16 +163,18 @@ class Run:
                 outcomes["delivered"].append(value)
             except MyQueueError as error:
                 outcomes["not_done" if error.outcome == "not_done" else "unknown"].append(value)
-        stored = self.log.values
+        stored = [value for log in self.logs for value in log.values]
         assert len(stored) == len(set(stored)), "stored twice"
         told = set(outcomes["delivered"])
-        assert outcomes["delivered"] == [value for value in stored if value in told], "delivered, and not stored once and in order"
+        assert told <= set(stored), "delivered, and not stored"
+        for log in self.logs:
+            mine = [int(value) for value in log.values if value in told]
+            assert mine == sorted(mine), "delivered, and not in order"
         assert not set(outcomes["not_done"]) & set(stored), "surely not done, and stored"
         assert set(outcomes["unknown"]) | told >= set(stored)
         self.accumulator.take_failed()
         assert 1 << 24 == self.accumulator.room
-        lane: Any = next(iter(self.accumulator._lanes.values()))
-        assert 0 == lane.closed_bytes
+        assert all(lane.closed_bytes == 0 for lane in self.accumulator._lanes.values())
         return {"in_flight": self.most_in_flight, "identities": self.identities, **{name: len(values) for name, values in outcomes.items()}}
 
 
@@ -196,12 +201,12 @@ def test_a_request_that_overtook_another_keeps_its_sequence() -> None:
     """Also where the other one is stored before the refusal is heard. No identity is lost for it."""
     made = Run(0, request_bytes_max=0)
     while len(made.sent) < 4 * BATCH:
-        made.send()
+        made.send(partition=0)
     made.take()
     made.take()
     first, second = made.copies
-    second.answer = made.log.append(second.sequence, second.records)
-    first.answer = made.log.append(first.sequence, first.records)
+    second.answer = second.log.append(second.sequence, second.records)
+    first.answer = first.log.append(first.sequence, first.records)
     assert isinstance(second.answer, SequenceGapError)
     made.hear(first)
     made.hear(second)
