@@ -11,7 +11,7 @@ import itertools
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -113,9 +113,10 @@ class Proposer:
     """Proposes on behalf of one manager's requests."""
 
     def __init__(self, *, wal: Wal, role: Role, replica: Replica, peers: Peers, signals: Signals, clock: Clock,
-                 live_brokers: Callable[[], tuple[int, ...]], timeout_seconds: float) -> None:
+                 live_brokers: Callable[[], tuple[int, ...]], absent_brokers: Callable[[Iterable[int]], tuple[int, ...]],
+                 timeout_seconds: float) -> None:
         self._wal, self._role, self._replica, self._peers, self._signals, self._clock = wal, role, replica, peers, signals, clock
-        self._live_brokers, self._timeout_seconds = live_brokers, timeout_seconds
+        self._live_brokers, self._absent_brokers, self._timeout_seconds = live_brokers, absent_brokers, timeout_seconds
         self._clients = Clients(role.node_id)
         self._group = Group(wal.propose)
 
@@ -218,7 +219,7 @@ class Proposer:
             raise OutcomeUnknownError(f"the command was written and may be done: {error.message}", **error.details) from error
 
     def _stamped(self, command: commands.Command) -> commands.Command:
-        """The command with what ``apply`` may not find out by itself: the time, and who is alive.
+        """The command with what ``apply`` may not find out by itself: the time, who is alive, and where nobody listens.
 
         A leader that was just elected may not know of brokers yet that its predecessor knew: it catches up first.
         """
@@ -229,4 +230,6 @@ class Proposer:
         if "live_brokers" in names and command.live_brokers is None:  # type: ignore[union-attr]
             self._replica.settle()
             filled["live_brokers"] = self._live_brokers()
+            if "absent_brokers" in names:
+                filled["absent_brokers"] = self._absent_brokers(filled["live_brokers"])
         return dataclasses.replace(command, **filled)

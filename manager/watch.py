@@ -9,8 +9,9 @@ wrongly taken for dead costs an election and nothing else.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, brokers_of
@@ -70,6 +71,13 @@ class BrokerWatch:
         if state is State.DEAD or refusals >= REFUSALS:
             return True
         return state is State.SUSPECT and not self._brokers.is_ready(address, timeout_seconds=READY_SECONDS)
+
+
+def absent_brokers(brokers: Brokers, catalogue: Catalogue, asked: Iterable[int]) -> tuple[int, ...]:
+    """Those of some brokers at whose address nobody listens just now; bounded by the wait of one look."""
+    known = [broker_id for broker_id in asked if broker_id in catalogue.brokers]
+    refused = brokers.each([partial(is_refused, catalogue.address(broker_id)) for broker_id in known])
+    return tuple(broker_id for broker_id, is_absent in zip(known, refused, strict=True) if is_absent is True)
 
 
 def is_refused(address: NodeAddress) -> bool:

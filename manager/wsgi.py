@@ -50,7 +50,7 @@ from manager.service import ManagerService
 from manager.settings import ManagerSettings
 from manager.spawner import Spawner
 from manager.status import Status
-from manager.watch import BrokerWatch
+from manager.watch import BrokerWatch, absent_brokers
 from myqueue.client.transport import RequestsTransport
 from myqueue.service.auth import Guard, read_secret
 from myqueue.service.faults import make_clock
@@ -96,7 +96,9 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     book = HeartbeatBook(heartbeats, role=role, peers=peers, lives=lives, clock=clock)
     liveness = Liveness(heartbeats, replica=replica, role=role, thresholds=settings.thresholds, clock=clock)
     proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
-                        live_brokers=liveness.live_brokers, timeout_seconds=settings.propose_timeout_seconds)
+                        live_brokers=liveness.live_brokers,
+                        absent_brokers=lambda asked: absent_brokers(brokers, replica.catalogue(), asked),
+                        timeout_seconds=settings.propose_timeout_seconds)
     records = Records(replica=replica, brokers=brokers, book=book, clock=clock, signals=signals)
     groups = Groups(propose=proposer.propose, replica=replica, records=records, book=book)
     keeper = GroupKeeper(propose=proposer.propose, groups=groups, replica=replica, store=heartbeats, clock=clock)

@@ -128,7 +128,12 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateReplicatedTopic:
-    """A new topic; without a replication factor with as many replicas as brokers are alive, at most three."""
+    """A new topic; without a replication factor with as many replicas as brokers are alive, at most three.
+
+    Args:
+        absent_brokers: of the live ones those at whose address nobody listens just now: they get replicas, and lead only where nobody else can.
+    """
+
 
     topic: str
     partitions: int = 1
@@ -136,6 +141,7 @@ class CreateReplicatedTopic:
     config: dict = dataclasses.field(default_factory=dict)
     created_at: int = 0
     live_brokers: tuple[int, ...] | None = None
+    absent_brokers: tuple[int, ...] = dataclasses.field(default=(), metadata=LATER)
     TYPE: ClassVar[str] = "create_replicated_topic"
 
 
@@ -163,6 +169,7 @@ class AddPartition:
 
     topic: str
     live_brokers: tuple[int, ...] | None = None
+    absent_brokers: tuple[int, ...] = dataclasses.field(default=(), metadata=LATER)
     TYPE: ClassVar[str] = "add_partition"
 
 
@@ -174,6 +181,7 @@ class AddPartitions:
     topic_id: int
     partitions: int
     live_brokers: tuple[int, ...] | None = None
+    absent_brokers: tuple[int, ...] = dataclasses.field(default=(), metadata=LATER)
     TYPE: ClassVar[str] = "add_partitions"
 
 
@@ -186,6 +194,7 @@ class RegisterProducers:
     created_at: int = 0
     live_brokers: tuple[int, ...] | None = None
     replicate: bool = dataclasses.field(default=False, metadata=LATER)
+    absent_brokers: tuple[int, ...] = dataclasses.field(default=(), metadata=LATER)
     TYPE: ClassVar[str] = "register_producers"
 
 

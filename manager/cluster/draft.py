@@ -139,7 +139,7 @@ class Draft:
         return row
 
     def create_topic(self, name: str, *, partitions: int, replication_factor: int | None, config: Row, created_at: int,
-                     live: tuple[int, ...] | None) -> Row:
+                     live: tuple[int, ...] | None, absent: tuple[int, ...]) -> Row:
         """A new topic with its partitions; without a replication factor it gets as many replicas as there are brokers for, up to the default.
 
         Raises:
@@ -153,16 +153,16 @@ class Draft:
         row = {"name": name, "replication_factor": factor, "config": config, "created_at": created_at}
         topic_id = self.next_id("topic")
         self.put("topic", {"topic_id": topic_id}, **row)
-        self.place(topic_id, 0, partitions=partitions, factor=factor, live=live)
+        self.place(topic_id, 0, partitions=partitions, factor=factor, live=live, absent=absent)
         self._topics[name] = {"topic_id": topic_id, **row}
         return self._topics[name]
 
-    def place(self, topic_id: int, first: int, *, partitions: int, factor: int, live: tuple[int, ...] | None) -> None:
-        """New partitions, each with as many replicas as the factor says or as brokers are alive."""
+    def place(self, topic_id: int, first: int, *, partitions: int, factor: int, live: tuple[int, ...] | None, absent: tuple[int, ...]) -> None:
+        """New partitions, each with as many replicas as the factor says or as brokers are alive, led by one that is not absent if there is any."""
         active = self._takers(live)
         if self._leaders is None or self._replicas is None:
             self._leaders, self._replicas = dict(self._view.leader_counts()), dict(self._view.replica_counts())
-        chosen = choose_replicas(self._leaders, self._replicas, active, partitions=partitions, factor=factor)
+        chosen = choose_replicas(self._leaders, self._replicas, active, partitions=partitions, factor=factor, absent=absent)
         for partition, replicas in enumerate(chosen, first):
             self.put("partition", {"topic_id": topic_id, "partition": partition}, replication_factor=factor, epoch=FIRST_EPOCH, status="ACTIVE",
                      leader=replicas[0], voters={str(broker_id): active[broker_id]["disk_id"] for broker_id in sorted(replicas)}, learners=[],

@@ -9,7 +9,7 @@ DEFAULT_FACTOR = 3  # replicas of a new partition where there are as many broker
 
 
 def choose_replicas(leaders: Mapping[int, int], replicas: Mapping[int, int], live: Iterable[int], *, partitions: int,
-                    factor: int) -> list[tuple[int, ...]]:
+                    factor: int, absent: Iterable[int] = ()) -> list[tuple[int, ...]]:
     """The brokers of each of some new partitions, such that leaderships, and then replicas, stay as even as they can be.
 
     Args:
@@ -17,6 +17,7 @@ def choose_replicas(leaders: Mapping[int, int], replicas: Mapping[int, int], liv
         replicas: how many it holds.
         live: the brokers that may be chosen, at least one.
         factor: replicas of a partition; there are fewer where there are fewer brokers.
+        absent: those of the live ones that lead only where there is no other.
 
     Returns:
         The broker ids of each partition, its leader first: the one that leads the fewest, the lowest id among equals. The
@@ -25,7 +26,8 @@ def choose_replicas(leaders: Mapping[int, int], replicas: Mapping[int, int], liv
     live = sorted(set(live))
     assert live, "placement needs a live broker"
     led, held = {broker_id: leaders.get(broker_id, 0) for broker_id in live}, {broker_id: replicas.get(broker_id, 0) for broker_id in live}
-    heap = [(count, broker_id) for broker_id, count in led.items()]
+    leading = set(live) - set(absent) or set(live)
+    heap = [(count, broker_id) for broker_id, count in led.items() if broker_id in leading]
     heapq.heapify(heap)
     chosen = []
     for _ in range(partitions):

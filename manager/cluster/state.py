@@ -120,14 +120,14 @@ def _create_topic(draft: Draft, command: commands.CreateTopic) -> Row:
     name = _new_topic(draft, command)
     if command.replication_factor != 1:
         raise RefusedError("replication_factor must be 1: replicas are not supported yet")  # the answer that is in old logs
-    return _create(draft, name, command, 1)
+    return _create(draft, name, command, 1, ())
 
 
 def _create_replicated_topic(draft: Draft, command: commands.CreateReplicatedTopic) -> Row:
     name, factor = _new_topic(draft, command), command.replication_factor
     if factor is not None and not 1 <= factor <= FACTOR_MAX:
         raise BadRequestError(f"replication_factor must be from 1 to {FACTOR_MAX}, not {factor}", argument="replication_factor")
-    return _create(draft, name, command, factor)
+    return _create(draft, name, command, factor, command.absent_brokers)
 
 
 def _new_topic(draft: Draft, command: commands.CreateTopic | commands.CreateReplicatedTopic) -> str:
@@ -143,9 +143,10 @@ def _check_partitions(partitions: int) -> None:
         raise BadRequestError(f"a topic has from 1 to {PARTITIONS_MAX} partitions, not {partitions}")
 
 
-def _create(draft: Draft, name: str, command: commands.CreateTopic | commands.CreateReplicatedTopic, factor: int | None) -> Row:
+def _create(draft: Draft, name: str, command: commands.CreateTopic | commands.CreateReplicatedTopic, factor: int | None,
+            absent: tuple[int, ...]) -> Row:
     topic = draft.create_topic(name, partitions=command.partitions, replication_factor=factor, config=command.config,
-                               created_at=command.created_at, live=command.live_brokers)
+                               created_at=command.created_at, live=command.live_brokers, absent=absent)
     return {"topic": name, "topic_id": topic["topic_id"], "partitions": command.partitions,
             "replication_factor": topic["replication_factor"], "config": command.config}
 
@@ -177,7 +178,8 @@ def _add_partition(draft: Draft, command: commands.AddPartition) -> Row:
     partition = len(draft.find("partition", topic_id=topic["topic_id"]))
     if partition >= PARTITIONS_MAX:
         raise RefusedError(f"Topic '{command.topic}' has {PARTITIONS_MAX} partitions: there cannot be more")
-    draft.place(topic["topic_id"], partition, partitions=1, factor=topic["replication_factor"], live=command.live_brokers)
+    draft.place(topic["topic_id"], partition, partitions=1, factor=topic["replication_factor"], live=command.live_brokers,
+                absent=command.absent_brokers)
     return {"topic": command.topic, "topic_id": topic["topic_id"], "partition": partition}
 
 
@@ -189,7 +191,8 @@ def _add_partitions(draft: Draft, command: commands.AddPartitions) -> Row:
         raise BadRequestError(f"Topic '{command.topic}' has {present} partitions, and none is ever taken away: the new number is {present} or more, "
                               f"not {command.partitions}", topic=command.topic, partitions=present)
     if command.partitions > present:
-        draft.place(command.topic_id, present, partitions=command.partitions - present, factor=topic["replication_factor"], live=command.live_brokers)
+        draft.place(command.topic_id, present, partitions=command.partitions - present, factor=topic["replication_factor"], live=command.live_brokers,
+                    absent=command.absent_brokers)
     return {"topic": command.topic, "topic_id": command.topic_id, "partitions": command.partitions, "added": command.partitions - present}
 
 
@@ -201,7 +204,7 @@ def _register_producers(draft: Draft, command: commands.RegisterProducers) -> Ro
             raise UnknownTopicError(f"Topic '{name}' does not exist", topic=name, topics=[name])
         if topic is None:
             topic = draft.create_topic(name, partitions=1, replication_factor=None if command.replicate else 1, config={},
-                                       created_at=command.created_at, live=command.live_brokers)
+                                       created_at=command.created_at, live=command.live_brokers, absent=command.absent_brokers)
         producer_id = draft.next_id("producer")
         draft.put("producer", {"producer_id": producer_id, "topic_id": topic["topic_id"]}, created_at=command.created_at)
         producers[name] = {"producer_id": producer_id, "topic_id": topic["topic_id"]}

@@ -8,7 +8,7 @@ remembered: it is forgotten, on every manager at the same entry, after SESSION_K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,8 +128,11 @@ class _Draft:
             raise NotApplicableError("no live broker")
         return active
 
-    def place(self, topic_id: int, first: int, count: int, active: Mapping[int, Row], factor: int) -> None:
-        """New partitions: led by who leads the fewest, the other replicas on who holds the fewest, the lowest id among equals."""
+    def place(self, topic_id: int, first: int, count: int, active: Mapping[int, Row], factor: int, absent: Sequence[int]) -> None:
+        """New partitions: led by who leads the fewest (of those that are not absent, where there are any), the other replicas on who holds the
+        fewest, the lowest id among equals.
+        """
+        leading = [one for one in active if one not in absent] or list(active)
         led, held = dict.fromkeys(active, 0), dict.fromkeys(active, 0)
         placed = [row for (table, _), row in self.put_rows.items() if table == "partition"]
         for row in [*self.now.tables["partition"].values(), *placed]:
@@ -137,7 +140,7 @@ class _Draft:
                 led[broker_id] += row["leader"] == broker_id
                 held[broker_id] += str(broker_id) in row["voters"]
         for partition in range(first, first + count):
-            leader = min(active, key=lambda one: (led[one], one))
+            leader = min(leading, key=lambda one: (led[one], one))
             others = sorted((one for one in active if one != leader), key=lambda one: (held[one], one))[:factor - 1]
             led[leader] += 1
             for broker_id in (leader, *others):
@@ -155,7 +158,7 @@ class _Draft:
         topic = {"topic_id": self.next_id("topic"), "name": name, "replication_factor": factor, "config": config,
                  "created_at": command.get("created_at", 0)}
         self.put("topic", topic)
-        self.place(topic["topic_id"], 0, partitions, active, factor)
+        self.place(topic["topic_id"], 0, partitions, active, factor, command.get("absent_brokers", ()))
         return topic
 
     def unwish(self, broker_id: int) -> None:
@@ -266,7 +269,7 @@ def _add_partition(draft: _Draft, command: Mapping[str, Any]) -> None:
     if first >= PARTITIONS_MAX:
         raise NotApplicableError("too many partitions")
     active = draft.takers(command.get("live_brokers"))
-    draft.place(topic["topic_id"], first, 1, active, topic["replication_factor"])
+    draft.place(topic["topic_id"], first, 1, active, topic["replication_factor"], command.get("absent_brokers", ()))
 
 
 def _add_partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
@@ -275,7 +278,8 @@ def _add_partitions(draft: _Draft, command: Mapping[str, Any]) -> None:
     if topic["topic_id"] != command["topic_id"] or not max(first, 1) <= wanted <= PARTITIONS_MAX:
         raise NotApplicableError("another topic has this name by now, or bad numbers")
     if wanted > first:
-        draft.place(topic["topic_id"], first, wanted - first, draft.takers(command.get("live_brokers")), topic["replication_factor"])
+        active = draft.takers(command.get("live_brokers"))
+        draft.place(topic["topic_id"], first, wanted - first, active, topic["replication_factor"], command.get("absent_brokers", ()))
 
 
 def _partitions(draft: _Draft, command: Mapping[str, Any]) -> None:

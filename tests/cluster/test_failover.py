@@ -127,6 +127,10 @@ def test_a_broker_that_is_killed_under_load_costs_seconds_and_no_message(cluster
         victim = led(cluster).most_common(1)[0][0]
         name = node_of(cluster, victim)
         cluster.kill(name)
+        new = AdminClient(cluster.bootstrap).create_topic("made-behind-the-death", partitions=3)
+        made = get(cluster, "/v1/topics/made-behind-the-death")["partition_list"]
+        assert {(1, False)} == {(one["epoch"], one["leader"] == victim) for one in made}, "led by others, without an election"
+        assert new.replication_factor == 3
         began = time.monotonic()
         send(PARTITIONS)  # one message to each partition
         took = time.monotonic() - began

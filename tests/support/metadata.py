@@ -131,4 +131,5 @@ LOG: list[c.Command] = [
     c.MovePartitions((c.Move(1, 3, (6, 4)),)),
     c.RemoveBroker(6),
     c.MovePartitions((c.Move(SPREAD, 2, (5,)),)),
+    c.CreateReplicatedTopic("led", partitions=2, created_at=NOW + 30, live_brokers=(1, 4, 5), absent_brokers=(4,)),
 ]

@@ -15,6 +15,7 @@ from pipeline.audit.metadata_fold import KEYS, Metadata, fold
 NAMES = st.sampled_from(["a", "b", "c", "no/name", ""])
 LISTS = st.lists(NAMES, max_size=3).map(tuple)
 LIVE = st.none() | st.lists(st.integers(1, 4), max_size=3).map(tuple)
+ABSENT = st.lists(st.integers(1, 4), max_size=3).map(tuple)
 TIMES = st.integers(0, 10**15)
 COMMANDS = st.one_of(
     st.just(commands.Noop()),
@@ -23,9 +24,10 @@ COMMANDS = st.one_of(
     st.builds(commands.RemoveBroker, st.integers(1, 4)),
     st.builds(commands.CreateTopic, NAMES, st.integers(0, 4), st.integers(1, 2), st.just({}), TIMES, LIVE),
     st.builds(commands.DeleteTopic, NAMES),
-    st.builds(commands.AddPartition, NAMES, LIVE),
-    st.builds(commands.AddPartitions, NAMES, st.integers(1, 3), st.integers(0, 5), LIVE),
-    st.builds(commands.RegisterProducers, LISTS, st.booleans(), TIMES, LIVE),
+    st.builds(commands.CreateReplicatedTopic, NAMES, st.integers(0, 4), st.none() | st.integers(0, 4), st.just({}), TIMES, LIVE, ABSENT),
+    st.builds(commands.AddPartition, NAMES, LIVE, ABSENT),
+    st.builds(commands.AddPartitions, NAMES, st.integers(1, 3), st.integers(0, 5), LIVE, ABSENT),
+    st.builds(commands.RegisterProducers, LISTS, st.booleans(), TIMES, LIVE, st.booleans(), ABSENT),
     st.builds(commands.RegisterConsumers, LISTS, st.sampled_from(["earliest", "latest", "other"]), TIMES))
 ASSIGNED = st.lists(st.builds(commands.Assigned, st.integers(1, 2), st.integers(0, 2), st.integers(1, 4)), max_size=5).map(tuple)
 GROUP_COMMANDS = st.one_of(

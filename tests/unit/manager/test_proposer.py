@@ -92,7 +92,7 @@ def proposer(*, node_id: int, outcomes: list[Answered | Placed | MyQueueError]) 
     replica = SimpleNamespace(wait_for=lambda index, timeout_seconds: True, note_written=lambda index: None)
     return Proposer(wal=SimpleNamespace(propose=lambda proposals: [next_outcome()]), role=role,  # type: ignore[arg-type]
                     replica=replica, peers=SimpleNamespace(propose=next_outcome),  # type: ignore[arg-type]
-                    signals=Pauses(clock), clock=clock, live_brokers=tuple, timeout_seconds=2.0)  # type: ignore[arg-type]
+                    signals=Pauses(clock), clock=clock, live_brokers=tuple, absent_brokers=tuple, timeout_seconds=2.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("second", [UnreachableError("down"), UnavailableError("no majority; nothing was done")])
@@ -141,10 +141,11 @@ def test_a_leader_that_was_just_elected_catches_up_before_it_says_which_brokers_
 
     asked._group = Group(write)
     asked._live_brokers = lambda: tuple(known)
+    asked._absent_brokers = lambda brokers: tuple(brokers)[1:]
     asked._replica.settle = lambda: known.append(2)  # type: ignore[method-assign]
     asked.execute(Proposal(to_json(CreateReplicatedTopic("t")), "c", 1))
     asked.execute(Proposal(NOOP, "c", 2))
-    assert [[1, 2], None] == [proposal.command.get("live_brokers") for proposal in written]
+    assert [([1, 2], [2]), (None, None)] == [(proposal.command.get("live_brokers"), proposal.command.get("absent_brokers")) for proposal in written]
 
 
 def test_a_command_that_was_done_is_not_refused_because_this_manager_cannot_show_it():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from manager.cluster import commands as c
@@ -180,6 +182,18 @@ def test_a_topic_that_producers_create_is_replicated_only_if_the_command_says_so
     factors = {topic["name"]: topic["replication_factor"] for topic in view.find("topic")}
     assert (factors["old"], factors["new"]) == (1, 3)
     assert "replicate" not in c.to_json(c.RegisterProducers(("old",))), "older logs are written as they were"
+
+
+@pytest.mark.parametrize("command", [c.CreateReplicatedTopic("u", 2), c.RegisterProducers(("u",), replicate=True), c.AddPartition("t"),
+                                     c.AddPartitions("t", 1, 3)])
+def test_new_partitions_are_not_led_by_a_broker_for_which_nobody_listens(view, command):
+    """It leads the fewest since it died, and would get every one of them until its silence is noticed."""
+    do(view, c.RegisterProducers(("other",), live_brokers=(1,)))  # now broker 2 leads less than 1
+    assert "absent_brokers" not in c.to_json(command), "older logs are written as they were"
+    do(view, replace(command, live_brokers=(1, 2), absent_brokers=(2,)))
+    new = [row for row in view.find("partition") if (row["topic_id"], row["partition"]) not in ((1, 0), (2, 0))]
+    assert new
+    assert {(1, ("1", "2"))} == {(row["leader"], tuple(row["voters"])) for row in new}
 
 
 # --- moves ---

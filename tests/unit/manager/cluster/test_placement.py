@@ -39,3 +39,10 @@ def test_there_are_no_more_replicas_than_brokers():
 
 def test_a_broker_that_holds_little_gets_the_followers():
     assert choose_replicas({}, {1: 9, 2: 9, 3: 0, 4: 1}, [1, 2, 3, 4], partitions=1, factor=3) == [(1, 3, 4)]
+
+
+def test_who_is_absent_holds_replicas_and_leads_only_where_nobody_else_can():
+    chosen = choose_replicas({1: 0, 2: 100, 3: 100}, {}, [1, 2, 3], partitions=4, factor=3, absent=[1])
+    assert [2, 3, 2, 3] == [replicas[0] for replicas in chosen]
+    assert all(1 in replicas for replicas in chosen)
+    assert [(1, 2, 3)] == choose_replicas({}, {}, [1, 2, 3], partitions=1, factor=3, absent=[3, 2, 1, 9])

@@ -20,6 +20,7 @@ SESSIONS = [{"client_id": name, "last_seq": number, "reply": {"result": {"topic"
 
 
 BEFORE_GROUPS = next(place for place, command in enumerate(LOG) if command.TYPE == "join_group")
+TO_LAST_MOVE = max(place for place, command in enumerate(LOG) if command.TYPE == "move_partitions") + 1
 BEFORE_MOVES = next(place for place, command in enumerate(LOG) if command.TYPE == "move_partitions")
 
 
@@ -39,7 +40,7 @@ def vector(log: list[Command]) -> dict[str, str]:
 
 def test_golden_vector() -> None:
     """Text and digest of a fixed state never change silently."""
-    assert json.loads(GOLDEN.read_text(encoding="utf-8"))["with_moves"] == vector(LOG)
+    assert json.loads(GOLDEN.read_text(encoding="utf-8"))["with_moves"] == vector(LOG[:TO_LAST_MOVE])
 
 
 def test_a_state_without_moves_is_spelt_as_before_there_were_any() -> None:
