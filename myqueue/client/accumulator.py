@@ -8,6 +8,7 @@ A **lane** is one partition's queue of batches. The laws:
   failed: small batches gather while one is under way, and after a failure nothing overtakes.
 * A batch that is taken for the first time takes with it those that have filled up behind it meanwhile, up to a bound in bytes: small batches
   cost a round trip for many of them, not one each. From then on they are one batch.
+* A batch lingers for more records, until it is full or as many callers wait for it as did for the one before: they have all sent again by then.
 * A batch gets its sequence when it is first taken, and keeps sequence and records until it is delivered or given up:
   so a retry is the same request. Sequences of a lane are 0, 1, 2 … for each producer identity.
 * Only the first batch is given up, or found to be refused as a gap (the log has not stored it and never will). Where its sequence may be stored, or
@@ -42,7 +43,7 @@ class Batch:
     """
 
     __slots__ = ("behind", "capacity", "closed", "completion", "completions", "deadline", "doubtful", "due", "error", "in_flight", "lane", "plain",
-                 "records", "room", "sequence", "was_taken")
+                 "records", "room", "sequence", "waiting", "was_taken")
 
     def __init__(self, lane: Lane, completion: Any, *, room: int, now: float, linger_seconds: float, timeout_seconds: float) -> None:
         self.lane = lane
@@ -53,6 +54,7 @@ class Batch:
         self.room = self.capacity = room
         self.due = now + linger_seconds
         self.deadline = now + timeout_seconds
+        self.waiting = 0  # callers that wait for one of its records
         self.closed = False
         self.in_flight = False
         self.was_taken = False  # if it left already, perhaps in vain
@@ -71,6 +73,7 @@ class Batch:
         self.completions += [(completion, len(self.records) + first) for completion, first in following.completions]
         self.records += following.records
         self.plain = self.plain and following.plain
+        self.waiting += following.waiting
         self.capacity, self.room = self.size + following.size, 0
         following.records, following.room = [], following.capacity
 
@@ -82,7 +85,7 @@ class Batch:
 class Lane:
     """One partition's queue."""
 
-    __slots__ = ("batches", "closed_bytes", "failures", "identity", "next_seq", "not_before", "partition")
+    __slots__ = ("batches", "closed_bytes", "failures", "identity", "next_seq", "not_before", "partition", "released")
 
     def __init__(self, partition: TopicPartition, identity: tuple[int, int]) -> None:
         self.partition = partition
@@ -92,6 +95,7 @@ class Lane:
         self.failures = 0  # attempts in a row that failed
         self.identity: tuple[int, int] | None = identity  # producer id and epoch; None: a new one is needed
         self.next_seq = 0
+        self.released = 0  # callers that waited for the batch that landed last
 
     def next_batch(self, bytes_behind: int) -> Batch | None:
         """The batch that leaves next, now or when it is due; None where nothing may leave before an answer.
@@ -109,8 +113,12 @@ class Lane:
         return batch if may_follow and batch.closed and self.closed_bytes >= bytes_behind else None
 
     def ready_at(self, batch: Batch) -> float:
-        """When this batch, which leaves next, may do so."""
-        return self.not_before if batch.closed else max(batch.due, self.not_before)
+        """When this batch, which leaves next, may do so.
+
+        Callers who wait for each message send the next one once they are released: when as many wait again, a linger would gather nothing more.
+        """
+        is_due = batch.closed or (batch.waiting > 0 and batch.waiting >= self.released)
+        return self.not_before if is_due else max(batch.due, self.not_before)
 
     def owns(self, batch: Batch) -> bool:
         """Whether the batch has a sequence of the lane's present identity."""
@@ -284,6 +292,15 @@ class Accumulator:
         else:
             self._waiting.pop(lane.partition, None)
 
+    def want(self, completion: Any, now: float) -> bool:
+        """Somebody waits for a record of this completion; whether its batch may leave for that."""
+        lane = self._lanes[completion.partition]
+        batch = next((batch for batch in reversed(lane.batches) if batch.completion is completion), None)
+        if batch is None:
+            return False
+        batch.waiting += 1
+        return not batch.closed and lane.next_batch(self._bytes_behind) is batch and lane.ready_at(batch) <= now
+
     # --- batches out ---
 
     def take_ready(self, now: float) -> Batch | None:
@@ -335,7 +352,7 @@ class Accumulator:
     def delivered(self, batch: Batch) -> None:
         """The batch is stored: forget it. One before it that is still under way is stored too, and will hear so."""
         lane = batch.lane
-        lane.failures, lane.not_before = 0, 0.0
+        lane.failures, lane.not_before, lane.released = 0, 0.0, batch.waiting
         self._remove(batch)
         self.room += batch.size
 
@@ -362,7 +379,7 @@ class Accumulator:
         """The lane's first batch is not delivered and is tried no more; its records stay in ``failed`` until they are taken over."""
         lane = batch.lane
         batch.error = error
-        lane.failures, lane.not_before = 0, 0.0
+        lane.failures, lane.not_before, lane.released = 0, 0.0, batch.waiting
         self._close(batch)
         self._remove(batch)
         self.failed.append(batch)

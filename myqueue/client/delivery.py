@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import MyQueueError, OutcomeUnknownError
@@ -36,12 +37,17 @@ class Undelivered:
 
 
 class Completion:
-    """One batch's outcome, shared by the deliveries of its records."""
+    """One batch's outcome, shared by the deliveries of its records.
 
-    __slots__ = ("_event", "appended", "error", "first", "partition")
+    Args:
+        wanted: called whenever somebody begins to wait for it.
+    """
 
-    def __init__(self, partition: TopicPartition) -> None:
+    __slots__ = ("_event", "_wanted", "appended", "error", "first", "partition")
+
+    def __init__(self, partition: TopicPartition, wanted: Callable[[Completion], object] = lambda completion: None) -> None:
         self.partition = partition
+        self._wanted = wanted
         self.appended: Appended | None = None
         self.first = 0
         self.error: MyQueueError | None = None
@@ -60,6 +66,8 @@ class Completion:
         return self._event.is_set()
 
     def wait(self, timeout_seconds: float) -> bool:
+        if not self._event.is_set():
+            self._wanted(self)
         return self._event.wait(timeout_seconds)
 
 
@@ -78,7 +86,7 @@ class Delivery(tuple):
         return self[0].is_done()
 
     def result(self, timeout_seconds: float = RESULT_TIMEOUT_SECONDS) -> Receipt:
-        """Wait until the message is durable, and say where it is.
+        """Wait until the message is durable, and say where it is. A batch lingers no longer once as many wait as did for the one before it.
 
         Raises:
             OutcomeUnknownError: no outcome within the time; the message goes on being sent.

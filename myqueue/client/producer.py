@@ -39,7 +39,7 @@ class MyProducer:
     Args:
         topics: registered at once, and created where they do not exist; others are registered at their first ``send``.
         broker: ``"host:port"`` of the balancer, or several.
-        linger_seconds: how long a batch waits for more messages before it leaves.
+        linger_seconds: how long a batch waits for more messages before it leaves; less where callers wait for theirs by ``Delivery.result``.
         batch_bytes_max, batch_records_max: a batch leaves at once when it is so full.
         request_bytes_max: batches that wait for the same partition leave together, up to so much; 0: each by itself.
         buffer_bytes_max: bound on what is accepted and not delivered.
@@ -67,7 +67,8 @@ class MyProducer:
         self._accumulator = Accumulator(
             batch_bytes_max=min(batch_bytes_max, batches.REQUEST_BYTES_MAX // 2), batch_records_max=batch_records_max,
             request_bytes_max=min(request_bytes_max, batches.REQUEST_BYTES_MAX // 2), buffer_bytes_max=buffer_bytes_max,
-            linger_seconds=linger_seconds, delivery_timeout_seconds=delivery_timeout_seconds, new_completion=Completion)
+            linger_seconds=linger_seconds, delivery_timeout_seconds=delivery_timeout_seconds,
+            new_completion=lambda partition: Completion(partition, self._want))
         self._room_enough = min(RECORD_BYTES_MAX, buffer_bytes_max // 4)
         self._try_add = self._accumulator.try_add
         self._lock = threading.RLock()  # around the accumulator
@@ -201,6 +202,11 @@ class MyProducer:
         if undelivered:
             raise self._delivery_error(undelivered, "and the producer was stopped")
         self._check_receipts()
+
+    def _want(self, completion: Completion) -> None:
+        with self._changed:
+            if self._accumulator.want(completion, self._clock.monotonic()):
+                self._changed.notify_all()
 
     def _check_receipts(self) -> None:
         error = self._receipts and self._receipts.take_error()

@@ -99,7 +99,7 @@ class RequestsTransport:
     def _exchange(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
                   body: bytes | None, read_timeout_seconds: float) -> Response:
         with _mapped(url), self._send(method, url, params, headers, body, read_timeout_seconds) as answer:
-            return Response(answer.status_code, answer.headers, answer.content)
+            return Response(answer.status_code, answer.headers, answer.raw.read(decode_content=True))  # in one piece: ``content`` joins many
 
     def _send(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
               body: bytes | None, read_timeout_seconds: float) -> requests.Response:

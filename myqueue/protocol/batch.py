@@ -18,6 +18,7 @@ larger record has a block of its own. Golden vectors: tests/data/batch.json. Spe
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -227,28 +228,31 @@ def _read_block(view: memoryview, at: int, end: int, may_hold_null: bool) -> tup
         size = sum(max(0, len(column) - 4) for column in (block.keys, block.values, block.headers) if column is not None)
         if size > RECORD_BYTES_MAX:
             raise TooLargeError(f"a record has {size} bytes, the most is {RECORD_BYTES_MAX}", size=size, maximum=RECORD_BYTES_MAX)
-    if may_hold_null and _NULL in bytes(block.values) and None in list(elements(block.values, count)):
+    if may_hold_null and _NULL in bytes(block.values) and None in elements(block.values, count):
         raise CorruptBatchError("a value is NULL")
     return block, block_end
 
 
-def elements(column: memoryview | bytes, count: int) -> Iterator[bytes | None]:
-    """The elements of a column, one by one. Raises CorruptBatchError where they do not fill it exactly."""
-    raw, at, end = bytes(column), 0, len(column)
-    for _ in range(count):
-        if end - at < 4:
-            raise CorruptBatchError("a column has fewer elements than its block says")
-        size = _I4.unpack_from(raw, at)[0]
-        at += 4
-        if size == -1:
-            yield None
-            continue
-        if not 0 <= size <= end - at:
-            raise CorruptBatchError("an element's length does not fit its column")
-        yield raw[at : at + size]
-        at += size
-    if at != end:
-        raise CorruptBatchError("a column has more elements than its block says")
+def elements(column: memoryview | bytes, count: int) -> list[bytes | None]:
+    """The elements of a column. Raises CorruptBatchError where they do not fill it exactly."""
+    raw, at, found = bytes(column), 0, list[bytes | None]()
+    add, size_at = found.append, _I4.unpack_from
+    try:
+        for _ in range(count):
+            size = size_at(raw, at)[0]
+            at += 4
+            if size >= 0:
+                add(raw[at : (at := at + size)])
+            elif size == -1:
+                add(None)
+            else:
+                raise CorruptBatchError("an element's length does not fit its column")
+    except struct.error:
+        raise CorruptBatchError("a column has fewer elements than its block says" if at <= len(raw)
+                                else "an element's length does not fit its column") from None
+    if at != len(raw):  # so none was cut off either
+        raise CorruptBatchError("a column has more elements than its block says" if at < len(raw) else "an element's length does not fit its column")
+    return found
 
 
 def encode_block(block: Block) -> bytes:
@@ -260,12 +264,16 @@ def encode_block(block: Block) -> bytes:
 
 def records_of(block: Block) -> list[Record]:
     """A block's records. Raises CorruptBatchError."""
+    return _records(block, elements(block.values, block.count))
+
+
+def _records(block: Block, values: list[bytes | None]) -> list[Record]:
     nothing = [None] * block.count
     keys = nothing if block.keys is None else elements(block.keys, block.count)
     headers = nothing if block.headers is None else elements(block.headers, block.count)
     times = nothing if block.timestamps is None else elements(block.timestamps, block.count)
     return [Record(value, key, decode_headers(head) if head else (), int.from_bytes(when, "big", signed=True) if when is not None else None)  # type: ignore[arg-type]
-            for value, key, head, when in zip(elements(block.values, block.count), keys, headers, times, strict=True)]
+            for value, key, head, when in zip(values, keys, headers, times, strict=True)]
 
 
 def end_offset_of(body: bytes) -> int | None:
@@ -292,21 +300,30 @@ def end_of(body: bytes) -> tuple[int | None, int]:
 
 def messages_of(body: bytes, *, topic: str, partition: int, from_offset: int = 0) -> Iterator[Message]:
     """The messages of an ``entries`` body at or after ``from_offset``, lazily. Raises CorruptBatchError."""
+    return itertools.chain.from_iterable(message_blocks_of(body, topic=topic, partition=partition, from_offset=from_offset))
+
+
+def message_blocks_of(body: bytes, *, topic: str, partition: int, from_offset: int = 0) -> Iterator[list[Message]]:
+    """As :func:`messages_of`, block by block as they are stored: a list of at least one message each."""
     if body[:4] != ENTRIES_MAGIC:
         raise CorruptBatchError(f"entries begin with {ENTRIES_MAGIC.decode()}")
-    view, at, end, may_hold_null = memoryview(body), 4, len(body), _may_hold_null(body)
-    new = tuple.__new__  # a third of the cost of calling Message
+    view, at, end = memoryview(body), 4, len(body)
+    topics, partitions, nothing, no_headers = itertools.repeat(topic), itertools.repeat(partition), itertools.repeat(None), itertools.repeat(())
     while at < end:
         if end - at < ENTRY_HEAD_BYTES:
             raise CorruptBatchError("an entry's head is cut off")
         base_offset, append_time, _epoch = _ENTRY.unpack_from(view, at)
-        block, at = _read_block(view, at + ENTRY_HEAD_BYTES, end, may_hold_null)
-        if block.keys is None and block.headers is None and block.timestamps is None:
-            for offset, value in enumerate(list(elements(block.values, block.count)), base_offset):
-                if offset >= from_offset:
-                    yield new(Message, (topic, partition, offset, value, None, (), append_time))
+        block, at = _read_block(view, at + ENTRY_HEAD_BYTES, end, False)
+        if base_offset + block.count <= from_offset:
             continue
-        for offset, record in enumerate(records_of(block), base_offset):
-            if offset >= from_offset:
-                yield Message(topic, partition, offset, record.value, record.key, record.headers,
-                              append_time if record.timestamp_us is None else record.timestamp_us)
+        values = elements(block.values, block.count)
+        if None in values:
+            raise CorruptBatchError("a value is NULL")
+        if block.keys is None and block.headers is None and block.timestamps is None:  # not a line of Python a message
+            fields = zip(topics, partitions, itertools.count(base_offset), values, nothing, no_headers, itertools.repeat(append_time))
+            messages = list(map(tuple.__new__, itertools.repeat(Message), fields))
+        else:
+            messages = [Message(topic, partition, offset, record.value, record.key, record.headers,
+                                append_time if record.timestamp_us is None else record.timestamp_us)
+                        for offset, record in enumerate(_records(block, values), base_offset)]
+        yield messages[from_offset - base_offset:] if from_offset > base_offset else messages

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from myqueue.client.accumulator import RECORD_OVERHEAD_BYTES, Accumulator, Batch, record_size
+from myqueue.client.delivery import Completion
 from myqueue.errors import OutcomeUnknownError, TooLargeError, UnknownPartitionError, UnknownTopicError
 from myqueue.protocol.partitioner import partition_for
 from myqueue.protocol.types import Record
@@ -38,6 +39,51 @@ def test_a_batch_lingers_for_more_and_then_leaves() -> None:
     assert 5.0 + LINGER == made.next_due()
     assert [b"1", b"2"] == made.take_ready(5.0 + LINGER).records
     assert made.next_due() is None
+
+
+def test_who_waits_alone_is_not_kept_waiting_by_a_linger() -> None:
+    made = accumulator(new_completion=Completion)
+    for at in (5.0, 6.0):
+        completion, _ = made.add("a", b"1", now=at)
+        assert made.take_ready(at) is None
+        assert made.want(completion, at)
+        assert made.next_due() <= at
+        made.delivered(take(made, at))
+
+
+def test_callers_who_were_released_together_are_gathered_again_but_for_no_longer_than_a_linger() -> None:
+    made = accumulator(new_completion=Completion)
+    callers = 3
+
+    def waits(now: float) -> bool:
+        completion, _ = made.add("a", b"x", now=now)
+        return made.want(completion, now)
+
+    assert waits(1.0)
+    first = take(made, 1.0)
+    assert [False] * callers == [waits(1.0) for _ in range(callers)], "one is under way"
+    made.delivered(first)
+    second = take(made, 1.0)
+    assert callers == len(second.records), "as many as before, and more"
+    made.delivered(second)
+    assert [False, False, True] == [waits(2.0) for _ in range(callers)]
+    made.delivered(take(made, 2.0))
+    assert not waits(3.0)
+    assert made.take_ready(3.0) is None
+    assert 3.0 + LINGER == made.next_due()
+    made.delivered(take(made, 3.0 + LINGER))
+    assert waits(4.0), "the others have gone"
+
+
+def test_who_begins_to_wait_for_what_has_left_counts_for_the_next_batch_and_for_what_was_delivered_is_of_no_account() -> None:
+    made = accumulator(new_completion=Completion)
+    completions = [made.add("a", b"x", now=1.0)[0] for _ in range(2)]
+    batch = take(made)
+    assert [False, False] == [made.want(completion, 1.0) for completion in completions]
+    made.delivered(batch)
+    assert not made.want(completions[0], 1.0)
+    again, _ = made.add("a", b"x", now=2.0)
+    assert [False, True] == [made.want(again, 2.0) for _ in range(2)]
 
 
 def test_a_full_batch_leaves_at_once_by_count_and_by_bytes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
@@ -63,7 +64,7 @@ class World:
                 return values
             item = self.fetcher.ready[0]
             assert isinstance(item, Chunk)
-            values += [message.value for message in item.messages]
+            values += [message.value for message in itertools.chain.from_iterable(item.blocks)]
             self.use_up(item)
 
 

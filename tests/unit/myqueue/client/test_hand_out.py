@@ -10,7 +10,7 @@ import pytest
 from myqueue import MyConsumer
 from myqueue.client.fetcher import Reader
 from myqueue.client.slow_start import SlowStart
-from myqueue.protocol.types import TopicPartition
+from myqueue.protocol.types import Message, TopicPartition
 
 
 @pytest.mark.parametrize(("goes", "expected"), [(True, []), (False, [0])])
@@ -29,5 +29,5 @@ def test_a_message_whose_partition_went_while_it_was_announced_is_not_handed_out
     consumer._redelivery = SimpleNamespace(deliveries=lambda message: 1)  # type: ignore[assignment]
     consumer._dead_letters = SimpleNamespace(is_due=lambda deaths: False)  # type: ignore[assignment]
     consumer._fetcher = SimpleNamespace(finish=lambda chunk: None)  # type: ignore[assignment]
-    chunk = SimpleNamespace(reader=reader, generation=generation, messages=iter([SimpleNamespace(offset=0)]))
+    chunk = SimpleNamespace(reader=reader, generation=generation, blocks=iter([[Message("t", 0, 0, b"")]]))
     assert expected == [message.offset for message in consumer._hand_out(chunk)]  # type: ignore[arg-type]
