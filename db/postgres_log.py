@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -60,9 +61,17 @@ HEAD = """p.promised_epoch, p.leader_epoch, p.voters, p.replication_factor, p.le
           c.commit_lsn, c.commit_offset, c.applied_lsn, p.seeding_until, p.fault, c.trim_offset"""
 HEAD_COLUMNS = 20
 # The second SELECT has a snapshot taken after the lock was gained: it sees what the previous holder committed.
-LOCK = f"""BEGIN; SET LOCAL lock_timeout = %(lock_timeout_ms)s;
-SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE;
-SELECT {HEAD}, p.segment_id, (SELECT max(segment_id) FROM segment s WHERE s.topic_id = p.topic_id AND s.state = 'open'), """
+BEGIN = "BEGIN; SET LOCAL lock_timeout = %(lock_timeout_ms)s; "
+LOCK_ROW = f"SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE"
+LOCKED = f"SELECT {HEAD}, p.segment_id, (SELECT max(segment_id) FROM segment s WHERE s.topic_id = p.topic_id AND s.state = 'open'), "
+# What an append needs is planned once a connection: planning costs as much as the look itself.
+_PLANNED = {"topic_id": "$1", "partition": "$2", "producers": "$3"}
+PREPARE = f"""DEALLOCATE ALL; PREPARE lock_row (bigint, int) AS {LOCK_ROW % _PLANNED};
+PREPARE head (bigint, int) AS {LOCKED}{folding.wanted_sql(NOTHING) % _PLANNED};
+PREPARE head_and_producers (bigint, int, bigint[]) AS {LOCKED}{folding.wanted_sql(Wanted(producers=frozenset((0,)))) % _PLANNED}"""
+LOCK_HEAD = "EXECUTE lock_row (%(topic_id)s, %(partition)s); EXECUTE head (%(topic_id)s, %(partition)s)"
+LOCK_HEAD_AND_PRODUCERS = """EXECUTE lock_row (%(topic_id)s, %(partition)s);
+EXECUTE head_and_producers (%(topic_id)s, %(partition)s, %(producers)s)"""
 HAS_ENTRY = "SELECT 1 FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn = %s AND chain = %s"
 SET_END = """UPDATE partition_state SET end_lsn = %s, end_offset = %s, end_epoch = %s, end_chain = %s, last_append_time = %s, segment_id = %s
              WHERE topic_id = %s AND partition = %s"""
@@ -302,6 +311,7 @@ class PostgresLogStore:
 
     def __init__(self, writer: sqlalchemy.Engine, reader: sqlalchemy.Engine, *, on_event: Callable[[str], None] = lambda event: None) -> None:
         self._writer, self._reader, self._on_event = writer, reader, on_event
+        self._planned = weakref.WeakSet[Any]()  # connections that have what PREPARE makes
         self._sealed: dict[PartitionId, dict[int, Part]] = {}  # by segment: looked at once, since they do not change any more
 
     # --- writing ---
@@ -398,7 +408,7 @@ class PostgresLogStore:
     def locked(self, partition: PartitionId, wanted: Wanted = NOTHING, *, lock_timeout_seconds: float = 5.0) -> Iterator[_Held]:
         with self._connection(self._writer) as connection, connection.cursor() as cursor:
             try:
-                cursor.execute(LOCK + folding.wanted_sql(wanted), folding.parameters(partition, wanted, lock_timeout_seconds))
+                cursor.execute(BEGIN + self._lock_statement(connection, cursor, wanted), folding.parameters(partition, wanted, lock_timeout_seconds))
                 row = cursor.fetchone()
                 if row is None:
                     raise UnknownPartitionError(f"partition {partition} is not held here")
@@ -416,6 +426,14 @@ class PostgresLogStore:
                 return
             self._finish(connection, cursor, held)
             self._on_event("after_commit")
+
+    def _lock_statement(self, connection: Any, cursor: Any, wanted: Wanted) -> str:
+        if wanted.consumers or wanted.requests:
+            return f"{LOCK_ROW}; {LOCKED}{folding.wanted_sql(wanted)}"
+        if connection not in self._planned:
+            cursor.execute(PREPARE)
+            self._planned.add(connection)
+        return LOCK_HEAD_AND_PRODUCERS if wanted.producers else LOCK_HEAD
 
     @staticmethod
     def _finish(connection: Any, cursor: Any, held: _Held) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import threading
@@ -166,7 +165,7 @@ class MyConsumer:
         reader, progress, generation, auto_done = chunk.reader, chunk.reader.progress, chunk.generation, self._auto_done
         assert progress is not None
         try:
-            for message in itertools.chain.from_iterable(chunk.blocks):  # all that follows is done for each message
+            for message in chunk.messages:  # one iterator, however often it is taken up; what follows is done for each message
                 if self._stopped is not None or generation != reader.generation:
                     return
                 if reader.slow_start is not None:

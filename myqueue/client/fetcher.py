@@ -66,14 +66,14 @@ class Reader:
 class Chunk:
     """What one fetch brought, decoded only as it is handed out."""
 
-    __slots__ = ("blocks", "generation", "reader", "size")
+    __slots__ = ("generation", "messages", "reader", "size")
 
     def __init__(self, reader: Reader, body: bytes, from_offset: int) -> None:
         self.reader = reader
         self.generation = reader.generation
         self.size = len(body)
-        self.blocks: Iterator[list[Message]] = batch.message_blocks_of(body, topic=reader.partition.topic, partition=reader.partition.partition,
-                                                                       from_offset=from_offset)
+        self.messages: Iterator[Message] = batch.messages_of(body, topic=reader.partition.topic, partition=reader.partition.partition,
+                                                             from_offset=from_offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,11 +300,10 @@ def end_of(body: bytes) -> tuple[int | None, int]:
 
 def messages_of(body: bytes, *, topic: str, partition: int, from_offset: int = 0) -> Iterator[Message]:
     """The messages of an ``entries`` body at or after ``from_offset``, lazily. Raises CorruptBatchError."""
-    return itertools.chain.from_iterable(message_blocks_of(body, topic=topic, partition=partition, from_offset=from_offset))
+    return itertools.chain.from_iterable(_messages_by_block(body, topic, partition, from_offset))
 
 
-def message_blocks_of(body: bytes, *, topic: str, partition: int, from_offset: int = 0) -> Iterator[list[Message]]:
-    """As :func:`messages_of`, block by block as they are stored: a list of at least one message each."""
+def _messages_by_block(body: bytes, topic: str, partition: int, from_offset: int) -> Iterator[list[Message]]:
     if body[:4] != ENTRIES_MAGIC:
         raise CorruptBatchError(f"entries begin with {ENTRIES_MAGIC.decode()}")
     view, at, end = memoryview(body), 4, len(body)

@@ -81,10 +81,11 @@ class Stage:
 
     @cached_property
     def peers(self) -> list[Contender]:
-        found = []
+        found: list[Contender] = []
         for name in self._wanted:
             try:
-                found.append(self._start(name, lambda name=name: PEERS[name](self.folder / name, self._stack)))
+                peer = self._start(name, lambda name=name: PEERS[name](self.folder / name, self._stack))
+                found += [peer, *peer.others()]
             except (NotInstalledError, AssertionError, OSError, subprocess.SubprocessError) as error:
                 self.left_out[name] = str(error)
                 say(f"{name} is left out: {error}")

@@ -28,6 +28,10 @@ class Contender(ABC):
     reads_once: bool = False
     roots: Mapping[str, Sequence[int]]
 
+    def others(self) -> Sequence[Contender]:
+        """The same servers, spoken to in another way."""
+        return ()
+
     @abstractmethod
     def create(self, log: str) -> None:
         """Make a log; it is empty."""

@@ -1,36 +1,45 @@
-"""Redis Streams: XADD in pipelines; the append-only file is synced before any answer (``appendfsync always``)."""
+"""Redis Streams: XADD in pipelines; the append-only file is synced before any answer (``appendfsync always``).
+
+Twice: with commands that are encoded beforehand, so that the client costs next to nothing, and by redis-py, as Python programs use it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from db.local_postgres import free_port
 from tests.bench.processes import program, start_server
 
-from .base import HOST, Contender
+from .base import CALL_SECONDS, HOST, Contender
 from .wire import Wire
 
 READ_MESSAGES = 1_000
+PREFIX = "redis-py-"  # of streams: the other contender has its own on the same server
 
 
 class Redis(Contender):
-    name = "Redis Streams"
+    name = "Redis Streams, encoded beforehand"
     messages_max = 200_000
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._port = free_port()
-        command = [program("redis-server"), "--port", str(self._port), "--bind", HOST, "--dir", str(folder), "--save", "",
+        self.port = free_port()
+        command = [program("redis-server"), "--port", str(self.port), "--bind", HOST, "--dir", str(folder), "--save", "",
                    "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no"]
-        self.roots = {"server": [start_server("redis-server", command, folder=folder, port=self._port, stack=stack)]}
+        self.roots = {"server": [start_server("redis-server", command, folder=folder, port=self.port, stack=stack)]}
+
+    def others(self) -> Sequence[Contender]:
+        return [RedisPy(self)]
 
     def create(self, log: str) -> None:
         """A stream is made by its first message."""
 
     def producing(self, log: str, value: bytes, count: int, batch: int, stack: ExitStack) -> Callable[[], None]:
-        wire, one = Wire(self._port, stack), command("XADD", log, "*", "v", value)
+        wire, one = Wire(self.port, stack), command("XADD", log, "*", "v", value)
 
         def work() -> None:
             for first in range(0, count, batch):
@@ -42,7 +51,7 @@ class Redis(Contender):
         return work
 
     def consuming(self, log: str, stack: ExitStack) -> Callable[[int], int]:
-        wire = Wire(self._port, stack)
+        wire = Wire(self.port, stack)
 
         def work(count: int) -> int:
             seen, last = 0, b"0"
@@ -58,13 +67,66 @@ class Redis(Contender):
         return work
 
     def caller(self, log: str, stack: ExitStack) -> Callable[[bytes], None]:
-        wire = Wire(self._port, stack)
+        wire = Wire(self.port, stack)
 
         def call(value: bytes) -> None:
             wire.send(command("XADD", log, "*", "v", value))
             reply(wire)
 
         return call
+
+
+class RedisPy(Contender):
+    """The same server, with the client of its makers."""
+
+    name = "Redis Streams, redis-py"
+    messages_max = Redis.messages_max
+
+    def __init__(self, server: Redis) -> None:
+        self._port, self.roots = server.port, server.roots
+
+    def create(self, log: str) -> None:
+        """A stream is made by its first message."""
+
+    def producing(self, log: str, value: bytes, count: int, batch: int, stack: ExitStack) -> Callable[[], None]:
+        client, stream = self._client(stack), PREFIX + log
+
+        def work() -> None:
+            for first in range(0, count, batch):
+                pipeline = client.pipeline(transaction=False)
+                for _ in range(min(batch, count - first)):
+                    pipeline.xadd(stream, {"v": value})
+                pipeline.execute()
+
+        return work
+
+    def consuming(self, log: str, stack: ExitStack) -> Callable[[int], int]:
+        client, stream = self._client(stack), PREFIX + log
+
+        def work(count: int) -> int:
+            seen, last = 0, b"0"
+            while seen < count:
+                answer = client.xread({stream: last}, count=READ_MESSAGES)
+                if not answer:
+                    break
+                messages = answer[0][1]
+                seen, last = seen + len(messages), messages[-1][0]
+            return seen
+
+        return work
+
+    def caller(self, log: str, stack: ExitStack) -> Callable[[bytes], None]:
+        client, stream = self._client(stack), PREFIX + log
+
+        def call(value: bytes) -> None:
+            client.xadd(stream, {"v": value})
+
+        return call
+
+    def _client(self, stack: ExitStack) -> redis.Redis:
+        client = redis.Redis(HOST, self._port, socket_timeout=CALL_SECONDS, protocol=2)
+        stack.callback(client.close)
+        return client
 
 
 def command(*words: str | bytes) -> bytes:

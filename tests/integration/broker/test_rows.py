@@ -82,6 +82,21 @@ def test_a_flipped_bit_breaks_the_chain(store: PostgresLogStore):
     assert rows(store, CHAIN_IN_SQL) == [(0, True), (1, False), (2, True)]
 
 
+def test_an_append_is_planned_once_a_connection_and_again_where_that_was_cut_short(store: PostgresLogStore):
+    """Whatever the connection holds already, and whatever else was asked for between."""
+    with store._connection(store._writer) as connection, connection.cursor() as cursor:
+        cursor.execute("DEALLOCATE ALL; PREPARE head AS SELECT 1")  # as if it had been cut short
+    store._planned.clear()
+    append(store, b"one", seq=0)
+    write(store, CommitRequest("#1", 1))
+    append(store, b"two", seq=1)
+    append(store, b"three")
+    assert [(0, b"one"), (1, b"two"), (2, b"three")] == values(store)
+    with store._connection(store._writer) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT name, generic_plans + custom_plans > 0 FROM pg_prepared_statements ORDER BY name")
+        assert [("head", True), ("head_and_producers", True), ("lock_row", True)] == cursor.fetchall()
+
+
 def test_the_view_shows_committed_messages(store: PostgresLogStore):
     """One row a message, with the client's time where it gave one; nothing that is not committed."""
     write(store, AppendRequest(record_blocks(RECORDS)))

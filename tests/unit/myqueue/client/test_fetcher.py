@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 
 import pytest
@@ -64,7 +63,7 @@ class World:
                 return values
             item = self.fetcher.ready[0]
             assert isinstance(item, Chunk)
-            values += [message.value for message in itertools.chain.from_iterable(item.blocks)]
+            values += [message.value for message in item.messages]
             self.use_up(item)
 
 

@@ -29,5 +29,5 @@ def test_a_message_whose_partition_went_while_it_was_announced_is_not_handed_out
     consumer._redelivery = SimpleNamespace(deliveries=lambda message: 1)  # type: ignore[assignment]
     consumer._dead_letters = SimpleNamespace(is_due=lambda deaths: False)  # type: ignore[assignment]
     consumer._fetcher = SimpleNamespace(finish=lambda chunk: None)  # type: ignore[assignment]
-    chunk = SimpleNamespace(reader=reader, generation=generation, blocks=iter([[Message("t", 0, 0, b"")]]))
+    chunk = SimpleNamespace(reader=reader, generation=generation, messages=iter([Message("t", 0, 0, b"")]))
     assert expected == [message.offset for message in consumer._hand_out(chunk)]  # type: ignore[arg-type]
