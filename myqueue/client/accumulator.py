@@ -32,6 +32,7 @@ from ..protocol.types import ProducerSequence, Record, TopicPartition
 
 REQUEST_BYTES_MAX = 1 << 20  # of batches that leave together
 IN_FLIGHT_MAX = 2  # batches of a lane
+FAST_RECORDS_MAX = 1_024  # in a row: then one takes the slow path
 RECORD_OVERHEAD_BYTES = 64  # what an object and its place in a list cost beside the bytes: empty messages are bounded too
 
 
@@ -43,15 +44,17 @@ class Batch:
     """
 
     __slots__ = ("behind", "capacity", "closed", "completion", "completions", "deadline", "doubtful", "due", "error", "in_flight", "lane", "plain",
-                 "records", "room", "sequence", "waiting", "was_taken")
+                 "records", "room", "sequence", "slow_index", "waiting", "was_taken")
 
-    def __init__(self, lane: Lane, completion: Any, *, room: int, now: float, linger_seconds: float, timeout_seconds: float) -> None:
+    def __init__(self, lane: Lane, completion: Any, *, room: int, records_max: int, now: float, linger_seconds: float,
+                 timeout_seconds: float) -> None:
         self.lane = lane
         self.completion = completion
         self.completions = [(completion, 0)]
         self.records: list[bytes | Record] = []
         self.plain = True  # values only: packed on the fast path
         self.room = self.capacity = room
+        self.slow_index = min(FAST_RECORDS_MAX, records_max - 1)  # the place of the next record that takes the slow path
         self.due = now + linger_seconds
         self.deadline = now + timeout_seconds
         self.waiting = 0  # callers that wait for one of its records
@@ -151,13 +154,13 @@ class Accumulator:
         self._batch_records_max = batch_records_max
         self._request_bytes_max = request_bytes_max
         self._bytes_behind = max(1, request_bytes_max // 2)
-        self._last_index = batch_records_max - 1
         self._linger_seconds = linger_seconds
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._new_completion = new_completion
         self._topics: dict[str, _Topic] = {}
         self._lanes: dict[TopicPartition, Lane] = {}
         self._waiting: dict[TopicPartition, Lane] = {}  # those with a next batch, the longest waiting first
+        self._offered = False
         self._sticky: dict[str, Batch] = {}  # by topic: the open batch for records without key and partition
 
     def __repr__(self) -> str:
@@ -199,8 +202,8 @@ class Accumulator:
             return None
         records = batch.records
         index = len(records)
-        if index >= self._last_index:
-            return None  # the last record of a batch takes the slow path, which closes it
+        if index >= batch.slow_index:
+            return None  # so does the last one of a batch, which the slow path closes
         self.room = room - size
         batch.room -= size
         records.append(value)
@@ -223,9 +226,11 @@ class Accumulator:
         batch.room -= size
         self.room -= size
         batch.records.append(record)
-        if len(batch.records) >= self._batch_records_max or batch.room <= 0:
+        count = len(batch.records)
+        batch.slow_index = min(count + FAST_RECORDS_MAX - count % FAST_RECORDS_MAX, self._batch_records_max - 1)
+        if count >= self._batch_records_max or batch.room <= 0:
             self._close(batch)
-        return batch.completion, len(batch.records) - 1
+        return batch.completion, count - 1
 
     def _batch_for(self, topic: str, key: bytes | None, partition: int | None, size: int, now: float) -> Batch:
         known = self._topics.get(topic)
@@ -271,7 +276,7 @@ class Accumulator:
                 return last
             self._close(last)
         # A record over the batch's size travels alone; RECORD_BYTES_MAX bounds it.
-        batch = Batch(lane, self._new_completion(lane.partition), room=max(self._batch_bytes_max, size), now=now,
+        batch = Batch(lane, self._new_completion(lane.partition), room=max(self._batch_bytes_max, size), records_max=self._batch_records_max, now=now,
                       linger_seconds=self._linger_seconds, timeout_seconds=self._delivery_timeout_seconds)
         lane.batches.append(batch)
         self._offer(lane)
@@ -289,6 +294,7 @@ class Accumulator:
         """The lane changed: it waits for a sender, in its turn, or does not."""
         if lane.next_batch(self._bytes_behind) is not None:
             self._waiting.setdefault(lane.partition, lane)
+            self._offered = True
         else:
             self._waiting.pop(lane.partition, None)
 
@@ -300,6 +306,11 @@ class Accumulator:
             return False
         batch.waiting += 1
         return not batch.closed and lane.next_batch(self._bytes_behind) is batch and lane.ready_at(batch) <= now
+
+    def take_offered(self) -> bool:
+        """Whether a lane has something for a sender, now or when it is due, that it had not when this was asked last."""
+        offered, self._offered = self._offered, False
+        return offered
 
     # --- batches out ---
 
@@ -475,5 +486,5 @@ def record_size(record: bytes | Record) -> int:
     """What a record counts in the buffer and towards a batch's size."""
     if isinstance(record, bytes):
         return len(record) + RECORD_OVERHEAD_BYTES
-    headers = sum(len(name) * 4 + len(value or b"") + RECORD_OVERHEAD_BYTES for name, value in record.headers)
-    return len(record.value) + len(record.key or b"") + headers + 2 * RECORD_OVERHEAD_BYTES
+    size = len(record.value) + len(record.key or b"") + 2 * RECORD_OVERHEAD_BYTES
+    return size + sum(len(name) * 4 + len(value or b"") + RECORD_OVERHEAD_BYTES for name, value in record.headers) if record.headers else size

@@ -28,8 +28,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}/{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """What a producer hands over. ``timestamp_us`` is the client's own time in microseconds since 1970, if it gave one."""
 
     value: bytes
