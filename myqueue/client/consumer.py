@@ -77,7 +77,7 @@ class MyConsumer:
                  group: str | None = None, group_strategy: str = "sticky", session_timeout_seconds: float = 10.0, instance_id: str | None = None,
                  max_deliveries: int = 5, dead_letter_topic: str | None = None,
                  consumer_id: int | Mapping[str, int] | None = None, auto_commit_seconds: float | None = 5.0, auto_done: bool = True,
-                 fetch_bytes_max: int = 1 << 20, prefetch_bytes_max: int = 16 << 20, max_block_seconds: float = 10.0,
+                 fetch_bytes_max: int = 2 << 20, prefetch_bytes_max: int = 16 << 20, max_block_seconds: float = 10.0,
                  token: str | None = None, transport: Transport | None = None, clock: Clock | None = None) -> None:
         wanted = [check_topic_name(topic) for topic in ([topics] if isinstance(topics, str) else dict.fromkeys(topics))]
         if start not in (EARLIEST, LATEST):
