@@ -32,7 +32,7 @@ from ..protocol.types import ProducerSequence, Record, TopicPartition
 
 REQUEST_BYTES_MAX = 1 << 20  # of batches that leave together
 IN_FLIGHT_MAX = 2  # batches of a lane
-FAST_RECORDS_MAX = 1_024  # in a row: then one takes the slow path
+FAST_RECORDS_MAX = 1_024  # in a row, of a batch: then one takes the slow path
 RECORD_OVERHEAD_BYTES = 64  # what an object and its place in a list cost beside the bytes: empty messages are bounded too
 
 
@@ -46,7 +46,7 @@ class Batch:
     __slots__ = ("behind", "capacity", "closed", "completion", "completions", "deadline", "doubtful", "due", "error", "in_flight", "lane", "plain",
                  "records", "room", "sequence", "slow_index", "waiting", "was_taken")
 
-    def __init__(self, lane: Lane, completion: Any, *, room: int, records_max: int, now: float, linger_seconds: float,
+    def __init__(self, lane: Lane, completion: Any, *, room: int, slow_index: int, now: float, linger_seconds: float,
                  timeout_seconds: float) -> None:
         self.lane = lane
         self.completion = completion
@@ -54,7 +54,7 @@ class Batch:
         self.records: list[bytes | Record] = []
         self.plain = True  # values only: packed on the fast path
         self.room = self.capacity = room
-        self.slow_index = min(FAST_RECORDS_MAX, records_max - 1)  # the place of the next record that takes the slow path
+        self.slow_index = slow_index  # the place of the next record that takes the slow path
         self.due = now + linger_seconds
         self.deadline = now + timeout_seconds
         self.waiting = 0  # callers that wait for one of its records
@@ -154,6 +154,7 @@ class Accumulator:
         self._batch_records_max = batch_records_max
         self._request_bytes_max = request_bytes_max
         self._bytes_behind = max(1, request_bytes_max // 2)
+        self._step = min(FAST_RECORDS_MAX, batch_records_max)
         self._linger_seconds = linger_seconds
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._new_completion = new_completion
@@ -227,7 +228,7 @@ class Accumulator:
         self.room -= size
         batch.records.append(record)
         count = len(batch.records)
-        batch.slow_index = min(count + FAST_RECORDS_MAX - count % FAST_RECORDS_MAX, self._batch_records_max - 1)
+        batch.slow_index = min(count + self._step - count % self._step, self._batch_records_max) - 1
         if count >= self._batch_records_max or batch.room <= 0:
             self._close(batch)
         return batch.completion, count - 1
@@ -276,7 +277,7 @@ class Accumulator:
                 return last
             self._close(last)
         # A record over the batch's size travels alone; RECORD_BYTES_MAX bounds it.
-        batch = Batch(lane, self._new_completion(lane.partition), room=max(self._batch_bytes_max, size), records_max=self._batch_records_max, now=now,
+        batch = Batch(lane, self._new_completion(lane.partition), room=max(self._batch_bytes_max, size), slow_index=self._step - 1, now=now,
                       linger_seconds=self._linger_seconds, timeout_seconds=self._delivery_timeout_seconds)
         lane.batches.append(batch)
         self._offer(lane)

@@ -27,6 +27,7 @@ from .transport import Transport
 
 SENDERS_MAX = 4  # threads; a lane has a request or two in flight, so more partitions than this take turns
 METADATA_INTERVAL_SECONDS = 15.0
+PAUSE_RECORDS_MIN = 256  # of a batch: a pause after fewer would cost more than it brings
 IDLE_WAIT_SECONDS = 5.0
 EXIT_FLUSH_SECONDS = 10.0
 
@@ -70,6 +71,7 @@ class MyProducer:
             request_bytes_max=min(request_bytes_max, batches.REQUEST_BYTES_MAX // 2), buffer_bytes_max=buffer_bytes_max,
             linger_seconds=linger_seconds, delivery_timeout_seconds=delivery_timeout_seconds,
             new_completion=lambda partition: Completion(partition, self._want))
+        self._pause_step = batch_records_max if PAUSE_RECORDS_MIN <= batch_records_max < FAST_RECORDS_MAX else FAST_RECORDS_MAX
         self._room_enough = min(RECORD_BYTES_MAX, buffer_bytes_max // 4)
         self._try_add = self._accumulator.try_add
         self._lock = threading.RLock()  # around the accumulator
@@ -154,7 +156,7 @@ class MyProducer:
                     self._wait_for_room(deadline)
                     continue
             self._register([topic])
-        if added[1] % FAST_RECORDS_MAX == 0:
+        if (added[1] + 1) % self._pause_step == 0:
             _let_others_run()
         return Delivery(added)
 
