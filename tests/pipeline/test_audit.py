@@ -300,7 +300,7 @@ def test_sound_managers_give_no_finding(managers: FilledCluster) -> None:
     ("UPDATE partition SET leader = 2 WHERE topic_id = 4 AND partition = 0", ("wal_fold", 25)),
     ("UPDATE partition SET wanted = NULL WHERE topic_id = 5 AND partition = 2", ("wal_fold", 112)),
     ("DELETE FROM consumer", ("wal_fold", 15)),
-    ("UPDATE id_counter SET last_id = last_id + 1 WHERE kind = 'topic'", ("wal_fold", 37)),
+    ("UPDATE id_counter SET last_id = last_id + 1 WHERE kind = 'topic'", ("wal_fold", 113)),
     ("DELETE FROM wal WHERE index = 12", ("wal_gap", 12)),
     ("UPDATE wal SET command = jsonb_set(command, '{host}', '\"evil\"') WHERE index = 5", ("wal_chain", 5)),
     (f"UPDATE wal SET chain = {OTHER} WHERE index = 9", ("wal_chain", 9)),
