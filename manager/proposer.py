@@ -230,6 +230,10 @@ class Proposer:
         if "live_brokers" in names and command.live_brokers is None:  # type: ignore[union-attr]
             self._replica.settle()
             filled["live_brokers"] = self._live_brokers()
-            if "absent_brokers" in names:
+            if "absent_brokers" in names and self._may_place(command):
                 filled["absent_brokers"] = self._absent_brokers(filled["live_brokers"])
         return dataclasses.replace(command, **filled)
+
+    def _may_place(self, command: commands.Command) -> bool:
+        """Whether partitions may be made: most producers register for topics that are there, and need no look at the brokers' doors."""
+        return not (isinstance(command, commands.RegisterProducers) and self._replica.catalogue().topics.keys() >= set(command.topics))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, brokers_of
@@ -27,7 +26,7 @@ PARALLEL_LOOKS_MAX = 8
 
 
 class BrokerWatch:
-    """What the write manager's coordinator believes of the brokers. Used by one thread.
+    """What the write manager's coordinator believes of the brokers. Used by one thread, but for ``absent``.
 
     Args:
         states: of the brokers by their heartbeats.
@@ -66,18 +65,17 @@ class BrokerWatch:
         lost = {broker_id for broker_id, since in self._dead_since.items() if now - since >= self._lost_after_seconds}
         return Outlook(brokers_of(catalogue), frozenset(dead), frozenset(lost))
 
+    def absent(self, catalogue: Catalogue, asked: Iterable[int]) -> tuple[int, ...]:
+        """Those of some brokers at whose address nobody listens just now; as long as one look. Safe to call from any thread, in any process."""
+        known = [broker_id for broker_id in asked if broker_id in catalogue.brokers]
+        refused = self._pool.map(is_refused, map(catalogue.address, known))
+        return tuple(broker_id for broker_id, is_absent in zip(known, refused, strict=True) if is_absent)
+
     def _is_dead(self, broker_id: int, address: NodeAddress, state: State) -> bool:
         refusals = self._refusals[broker_id] = self._refusals.get(broker_id, 0) + 1 if is_refused(address) else 0
         if state is State.DEAD or refusals >= REFUSALS:
             return True
         return state is State.SUSPECT and not self._brokers.is_ready(address, timeout_seconds=READY_SECONDS)
-
-
-def absent_brokers(brokers: Brokers, catalogue: Catalogue, asked: Iterable[int]) -> tuple[int, ...]:
-    """Those of some brokers at whose address nobody listens just now; bounded by the wait of one look."""
-    known = [broker_id for broker_id in asked if broker_id in catalogue.brokers]
-    refused = brokers.each([partial(is_refused, catalogue.address(broker_id)) for broker_id in known])
-    return tuple(broker_id for broker_id, is_absent in zip(known, refused, strict=True) if is_absent is True)
 
 
 def is_refused(address: NodeAddress) -> bool:

@@ -50,7 +50,7 @@ from manager.service import ManagerService
 from manager.settings import ManagerSettings
 from manager.spawner import Spawner
 from manager.status import Status
-from manager.watch import BrokerWatch, absent_brokers
+from manager.watch import BrokerWatch
 from myqueue.client.transport import RequestsTransport
 from myqueue.service.auth import Guard, read_secret
 from myqueue.service.faults import make_clock
@@ -95,15 +95,15 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     lives = Lives(wal)
     book = HeartbeatBook(heartbeats, role=role, peers=peers, lives=lives, clock=clock)
     liveness = Liveness(heartbeats, replica=replica, role=role, thresholds=settings.thresholds, clock=clock)
+    watch = BrokerWatch(states=liveness.broker_states, brokers=brokers, clock=clock, lost_after_seconds=settings.recreate_after_seconds)
     proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
                         live_brokers=liveness.live_brokers,
-                        absent_brokers=lambda asked: absent_brokers(brokers, replica.catalogue(), asked),
+                        absent_brokers=lambda asked: watch.absent(replica.catalogue(), asked),
                         timeout_seconds=settings.propose_timeout_seconds)
     records = Records(replica=replica, brokers=brokers, book=book, clock=clock, signals=signals)
     groups = Groups(propose=proposer.propose, replica=replica, records=records, book=book)
     keeper = GroupKeeper(propose=proposer.propose, groups=groups, replica=replica, store=heartbeats, clock=clock)
     appointer = Appointer(replica=replica, brokers=brokers, signals=signals)
-    watch = BrokerWatch(states=liveness.broker_states, brokers=brokers, clock=clock, lost_after_seconds=settings.recreate_after_seconds)
     elections = Elections(propose=proposer.propose, replica=replica, brokers=brokers, appointer=appointer, clock=clock)
     coordinator = Coordinator(propose=proposer.propose, elections=elections, replica=replica, brokers=brokers, appointer=appointer, watch=watch,
                               clock=clock, inventory_seconds=settings.inventory_seconds)

@@ -134,7 +134,6 @@ class CreateReplicatedTopic:
         absent_brokers: of the live ones those at whose address nobody listens just now: they get replicas, and lead only where nobody else can.
     """
 
-
     topic: str
     partitions: int = 1
     replication_factor: int | None = None

@@ -154,7 +154,7 @@ class Accumulator:
         self._batch_records_max = batch_records_max
         self._request_bytes_max = request_bytes_max
         self._bytes_behind = max(1, request_bytes_max // 2)
-        self._step = min(FAST_RECORDS_MAX, batch_records_max)
+        self.slow_step = min(FAST_RECORDS_MAX, batch_records_max)  # each record whose place ends such a step takes the slow path
         self._linger_seconds = linger_seconds
         self._delivery_timeout_seconds = delivery_timeout_seconds
         self._new_completion = new_completion
@@ -228,7 +228,7 @@ class Accumulator:
         self.room -= size
         batch.records.append(record)
         count = len(batch.records)
-        batch.slow_index = min(count + self._step - count % self._step, self._batch_records_max) - 1
+        batch.slow_index = min(count + self.slow_step - count % self.slow_step, self._batch_records_max) - 1
         if count >= self._batch_records_max or batch.room <= 0:
             self._close(batch)
         return batch.completion, count - 1
@@ -277,7 +277,7 @@ class Accumulator:
                 return last
             self._close(last)
         # A record over the batch's size travels alone; RECORD_BYTES_MAX bounds it.
-        batch = Batch(lane, self._new_completion(lane.partition), room=max(self._batch_bytes_max, size), slow_index=self._step - 1, now=now,
+        batch = Batch(lane, self._new_completion(lane.partition), room=max(self._batch_bytes_max, size), slow_index=self.slow_step - 1, now=now,
                       linger_seconds=self._linger_seconds, timeout_seconds=self._delivery_timeout_seconds)
         lane.batches.append(batch)
         self._offer(lane)

@@ -17,7 +17,7 @@ from ..protocol.batch import RECORD_BYTES_MAX
 from ..protocol.names import INT64_MAX, check_topic_name, parse_integer
 from ..protocol.types import Header, Record
 from . import exits
-from .accumulator import FAST_RECORDS_MAX, REQUEST_BYTES_MAX, Accumulator, Batch, record_size
+from .accumulator import REQUEST_BYTES_MAX, Accumulator, Batch, record_size
 from .connection import Connection
 from .delivery import Completion, Delivery, Undelivered
 from .housekeeping import HEARTBEAT_INTERVAL_SECONDS, Housekeeper, Presence
@@ -71,7 +71,6 @@ class MyProducer:
             request_bytes_max=min(request_bytes_max, batches.REQUEST_BYTES_MAX // 2), buffer_bytes_max=buffer_bytes_max,
             linger_seconds=linger_seconds, delivery_timeout_seconds=delivery_timeout_seconds,
             new_completion=lambda partition: Completion(partition, self._want))
-        self._pause_step = batch_records_max if PAUSE_RECORDS_MIN <= batch_records_max < FAST_RECORDS_MAX else FAST_RECORDS_MAX
         self._room_enough = min(RECORD_BYTES_MAX, buffer_bytes_max // 4)
         self._try_add = self._accumulator.try_add
         self._lock = threading.RLock()  # around the accumulator
@@ -156,7 +155,7 @@ class MyProducer:
                     self._wait_for_room(deadline)
                     continue
             self._register([topic])
-        if (added[1] + 1) % self._pause_step == 0:
+        if (step := self._accumulator.slow_step) >= PAUSE_RECORDS_MIN and (added[1] + 1) % step == 0:
             _let_others_run()
         return Delivery(added)
 

@@ -5,6 +5,7 @@ Twice: with commands that are encoded beforehand, so that the client costs next 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,10 +22,38 @@ from .wire import Wire
 READ_MESSAGES = 1_000
 PREFIX = "redis-py-"  # of streams: the other contender has its own on the same server
 
+Read = Callable[[bytes], Any]  # what XREAD answers behind an id
 
-class Redis(Contender):
-    name = "Redis Streams, encoded beforehand"
+
+class Streams(Contender):
+    """Whatever the client is."""
+
     messages_max = 200_000
+
+    def create(self, log: str) -> None:
+        """A stream is made by its first message."""
+
+    def consuming(self, log: str, stack: ExitStack) -> Callable[[int], int]:
+        read = self._reader(log, stack)
+
+        def work(count: int) -> int:
+            seen, last = 0, b"0"
+            while seen < count:
+                answer = read(last)
+                if not answer:
+                    break
+                messages = answer[0][1]
+                seen, last = seen + len(messages), messages[-1][0]
+            return seen
+
+        return work
+
+    @abstractmethod
+    def _reader(self, log: str, stack: ExitStack) -> Read: ...
+
+
+class Redis(Streams):
+    name = "Redis Streams, encoded beforehand"
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.port = free_port()
@@ -34,9 +63,6 @@ class Redis(Contender):
 
     def others(self) -> Sequence[Contender]:
         return [RedisPy(self)]
-
-    def create(self, log: str) -> None:
-        """A stream is made by its first message."""
 
     def producing(self, log: str, value: bytes, count: int, batch: int, stack: ExitStack) -> Callable[[], None]:
         wire, one = Wire(self.port, stack), command("XADD", log, "*", "v", value)
@@ -50,21 +76,14 @@ class Redis(Contender):
 
         return work
 
-    def consuming(self, log: str, stack: ExitStack) -> Callable[[int], int]:
+    def _reader(self, log: str, stack: ExitStack) -> Read:
         wire = Wire(self.port, stack)
 
-        def work(count: int) -> int:
-            seen, last = 0, b"0"
-            while seen < count:
-                wire.send(command("XREAD", "COUNT", str(READ_MESSAGES), "STREAMS", log, last))
-                answer = reply(wire)
-                if answer is None:
-                    break
-                messages = answer[0][1]
-                seen, last = seen + len(messages), messages[-1][0]
-            return seen
+        def read(last: bytes) -> Any:
+            wire.send(command("XREAD", "COUNT", str(READ_MESSAGES), "STREAMS", log, last))
+            return reply(wire)
 
-        return work
+        return read
 
     def caller(self, log: str, stack: ExitStack) -> Callable[[bytes], None]:
         wire = Wire(self.port, stack)
@@ -76,17 +95,13 @@ class Redis(Contender):
         return call
 
 
-class RedisPy(Contender):
+class RedisPy(Streams):
     """The same server, with the client of its makers."""
 
     name = "Redis Streams, redis-py"
-    messages_max = Redis.messages_max
 
     def __init__(self, server: Redis) -> None:
         self._port, self.roots = server.port, server.roots
-
-    def create(self, log: str) -> None:
-        """A stream is made by its first message."""
 
     def producing(self, log: str, value: bytes, count: int, batch: int, stack: ExitStack) -> Callable[[], None]:
         client, stream = self._client(stack), PREFIX + log
@@ -100,20 +115,9 @@ class RedisPy(Contender):
 
         return work
 
-    def consuming(self, log: str, stack: ExitStack) -> Callable[[int], int]:
+    def _reader(self, log: str, stack: ExitStack) -> Read:
         client, stream = self._client(stack), PREFIX + log
-
-        def work(count: int) -> int:
-            seen, last = 0, b"0"
-            while seen < count:
-                answer = client.xread({stream: last}, count=READ_MESSAGES)
-                if not answer:
-                    break
-                messages = answer[0][1]
-                seen, last = seen + len(messages), messages[-1][0]
-            return seen
-
-        return work
+        return lambda last: client.xread({stream: last}, count=READ_MESSAGES)
 
     def caller(self, log: str, stack: ExitStack) -> Callable[[bytes], None]:
         client, stream = self._client(stack), PREFIX + log

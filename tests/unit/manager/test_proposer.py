@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manager.cluster.commands import CreateReplicatedTopic, Noop, to_json
+from manager.cluster.commands import CreateReplicatedTopic, Noop, RegisterProducers, to_json
 from manager.node.role import Role
 from manager.node.wal import Answered, Placed
 from manager.proposer import Clients, Group, Proposer
@@ -146,6 +146,17 @@ def test_a_leader_that_was_just_elected_catches_up_before_it_says_which_brokers_
     asked.execute(Proposal(to_json(CreateReplicatedTopic("t")), "c", 1))
     asked.execute(Proposal(NOOP, "c", 2))
     assert [([1, 2], [2]), (None, None)] == [(proposal.command.get("live_brokers"), proposal.command.get("absent_brokers")) for proposal in written]
+
+
+@pytest.mark.parametrize(("known", "looked"), [({"t", "u"}, 0), ({"t"}, 1)])
+def test_nobody_looks_at_the_brokers_doors_where_nothing_is_made(known, looked):
+    """Most producers register for topics that are there."""
+    asked, looks = proposer(node_id=1, outcomes=[Answered(7, {"result": {}})]), []
+    asked._replica.settle = lambda: None  # type: ignore[method-assign]
+    asked._replica.catalogue = lambda: SimpleNamespace(topics=dict.fromkeys(known))  # type: ignore[method-assign,assignment,return-value]
+    asked._absent_brokers = lambda brokers: (looks.append(1), ())[1]
+    asked.execute(Proposal(to_json(RegisterProducers(("t", "u"))), "c", 1))
+    assert looked == len(looks)
 
 
 def test_a_command_that_was_done_is_not_refused_because_this_manager_cannot_show_it():
