@@ -8,7 +8,8 @@ A **lane** is one partition's queue of batches. The laws:
   failed: small batches gather while one is under way, and after a failure nothing overtakes.
 * A batch that is taken for the first time takes with it those that have filled up behind it meanwhile, up to a bound in bytes: small batches
   cost a round trip for many of them, not one each. From then on they are one batch.
-* A batch lingers for more records, until it is full or as many callers wait for it as did for the one before: they have all sent again by then.
+* A batch lingers for more records, until it is full or as many callers wait for it as did when the last one landed, for that one or behind it:
+  they have all sent again by then.
 * A batch gets its sequence when it is first taken, and keeps sequence and records until it is delivered or given up:
   so a retry is the same request. Sequences of a lane are 0, 1, 2 … for each producer identity.
 * Only the first batch is given up, or found to be refused as a gap (the log has not stored it and never will). Where its sequence may be stored, or
@@ -88,7 +89,7 @@ class Batch:
 class Lane:
     """One partition's queue."""
 
-    __slots__ = ("batches", "closed_bytes", "failures", "identity", "next_seq", "not_before", "partition", "released")
+    __slots__ = ("batches", "callers", "closed_bytes", "failures", "identity", "next_seq", "not_before", "partition")
 
     def __init__(self, partition: TopicPartition, identity: tuple[int, int]) -> None:
         self.partition = partition
@@ -98,7 +99,7 @@ class Lane:
         self.failures = 0  # attempts in a row that failed
         self.identity: tuple[int, int] | None = identity  # producer id and epoch; None: a new one is needed
         self.next_seq = 0
-        self.released = 0  # callers that waited for the batch that landed last
+        self.callers = 0  # that waited when the last batch landed
 
     def next_batch(self, bytes_behind: int) -> Batch | None:
         """The batch that leaves next, now or when it is due; None where nothing may leave before an answer.
@@ -118,10 +119,16 @@ class Lane:
     def ready_at(self, batch: Batch) -> float:
         """When this batch, which leaves next, may do so.
 
-        Callers who wait for each message send the next one once they are released: when as many wait again, a linger would gather nothing more.
+        Callers who wait for each message send the next one once they are released: when all wait again, a linger would gather nothing more. Those
+        who waited behind the batch that landed count too, or two halves would take turns for good.
         """
-        is_due = batch.closed or (batch.waiting > 0 and batch.waiting >= self.released)
+        is_due = batch.closed or (batch.waiting > 0 and batch.waiting >= self.callers)
         return self.not_before if is_due else max(batch.due, self.not_before)
+
+    def landed(self, batch: Batch) -> None:
+        """The batch is under way no more, and will not be again."""
+        self.failures, self.not_before = 0, 0.0
+        self.callers = batch.waiting + sum(one.waiting for one in self.batches if one is not batch and not one.in_flight)
 
     def owns(self, batch: Batch) -> bool:
         """Whether the batch has a sequence of the lane's present identity."""
@@ -364,7 +371,7 @@ class Accumulator:
     def delivered(self, batch: Batch) -> None:
         """The batch is stored: forget it. One before it that is still under way is stored too, and will hear so."""
         lane = batch.lane
-        lane.failures, lane.not_before, lane.released = 0, 0.0, batch.waiting
+        lane.landed(batch)
         self._remove(batch)
         self.room += batch.size
 
@@ -391,7 +398,7 @@ class Accumulator:
         """The lane's first batch is not delivered and is tried no more; its records stay in ``failed`` until they are taken over."""
         lane = batch.lane
         batch.error = error
-        lane.failures, lane.not_before, lane.released = 0, 0.0, batch.waiting
+        lane.landed(batch)
         self._close(batch)
         self._remove(batch)
         self.failed.append(batch)

@@ -43,7 +43,7 @@ class Completion:
         wanted: called whenever somebody begins to wait for it.
     """
 
-    __slots__ = ("_event", "_wanted", "appended", "error", "first", "partition")
+    __slots__ = ("_is_done", "_waiting", "_wanted", "appended", "error", "first", "partition")
 
     def __init__(self, partition: TopicPartition, wanted: Callable[[Completion], object] = lambda completion: None) -> None:
         self.partition = partition
@@ -51,24 +51,39 @@ class Completion:
         self.appended: Appended | None = None
         self.first = 0
         self.error: MyQueueError | None = None
-        self._event = threading.Event()
+        self._is_done = False
+        self._waiting: list[threading.Lock] = []  # one for each caller, released when it is done: an Event's lock would be fought for by all of them
 
     def succeed(self, appended: Appended | None, first: int = 0) -> None:
         """Stored, from the ``first`` of the appended records on; None where the place is no longer known."""
         self.appended, self.first = appended, first
-        self._event.set()
+        self._release()
 
     def fail(self, error: MyQueueError) -> None:
         self.error = error
-        self._event.set()
+        self._release()
 
     def is_done(self) -> bool:
-        return self._event.is_set()
+        return self._is_done
 
     def wait(self, timeout_seconds: float) -> bool:
-        if not self._event.is_set():
-            self._wanted(self)
-        return self._event.wait(timeout_seconds)
+        """Whether it is done within the time."""
+        if self._is_done:
+            return True
+        self._wanted(self)
+        released = threading.Lock()
+        released.acquire()
+        self._waiting.append(released)
+        if self._is_done or released.acquire(timeout=max(0.0, min(timeout_seconds, threading.TIMEOUT_MAX))):
+            return True
+        self._waiting.remove(released)
+        return self._is_done
+
+    def _release(self) -> None:
+        """Done is said before anybody is released: who begins to wait meanwhile is among those that are, or sees it."""
+        self._is_done = True
+        for released in tuple(self._waiting):
+            released.release()
 
 
 class Delivery(tuple):

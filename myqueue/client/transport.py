@@ -8,24 +8,28 @@ been carried out: :class:`UnreachableError` says it was never sent, :class:`Outc
 from __future__ import annotations
 
 import contextlib
+import functools
 import json as jsonlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import requests
-import requests.auth
 import urllib3
 from requests.adapters import HTTPAdapter
 
 from ..clock import Clock, SystemClock
-from ..errors import InternalError, MyQueueError, OutcomeUnknownError, UnauthorizedError, UnavailableError, UnreachableError
+from ..errors import ConfigurationError, InternalError, MyQueueError, OutcomeUnknownError, UnauthorizedError, UnavailableError, UnreachableError
 from ..protocol import routes, signing, wire
 
 CONNECT_TIMEOUT_SECONDS = 2.0
 READ_TIMEOUT_SECONDS = 10.0
 POOL_CONNECTIONS_MAX = 64
+SERVERS_MAX = 1_024  # with connections of their own
+TARGETS_MAX = 4_096  # of URLs that were taken apart before
+HEADER_VALUE = re.compile(r"[\x20-\x7e\xa0-\xff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +67,25 @@ class Transport(Protocol):
 
 
 class RequestsTransport:
-    """A Transport over requests, with pooled keep-alive connections. Safe to share between threads."""
+    """A Transport over the pooled keep-alive connections of requests. Safe to share between threads.
+
+    What a session of requests does for every call (cookies, redirects, credentials and proxies of the environment) is not wanted here, and costs
+    more than the exchange itself: so its adapter gives the connections, and each request goes straight to them.
+    """
 
     def __init__(self, *, token: str | None = None, secret: bytes | None = None, clock: Clock | None = None,
                  pool_connections_max: int = POOL_CONNECTIONS_MAX, connect_timeout_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
-        """``token`` goes with every call; with ``secret``, calls between nodes (``/internal/…``) are signed."""
-        self._session = requests.Session()
-        self._session.trust_env = False  # no proxy and no .netrc between us and our own nodes
-        self._session.headers.clear()
-        self._session.headers["User-Agent"] = "myqueue"
+        """``token`` goes with every call; with ``secret``, calls between nodes (``/internal/…``) are signed.
+
+        Raises:
+            ConfigurationError: a header cannot carry the token.
+        """
+        self._headers = {"User-Agent": "myqueue"}
         if token:
-            self._session.headers["Authorization"] = f"Bearer {token}"
-        adapter = HTTPAdapter(pool_connections=pool_connections_max, pool_maxsize=pool_connections_max)
-        self._session.mount("http://", adapter)
-        self._session.mount("https://", adapter)
+            if not HEADER_VALUE.fullmatch(token):
+                raise ConfigurationError("the token holds characters that an HTTP header cannot carry")
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._pools = _Pools(pool_connections_max)
         self._connect_timeout_seconds = connect_timeout_seconds
         self._signer = _Signer(secret, clock or SystemClock()) if secret else None
 
@@ -94,46 +103,85 @@ class RequestsTransport:
 
     def close(self) -> None:
         """Close the idle connections."""
-        self._session.close()
+        self._pools.close()
 
     def _exchange(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
                   body: bytes | None, read_timeout_seconds: float) -> Response:
-        with _mapped(url), self._send(method, url, params, headers, body, read_timeout_seconds) as answer:
-            return Response(answer.status_code, answer.headers, answer.raw.read(decode_content=True))  # in one piece: ``content`` joins many
+        with _mapped(url):
+            server, target = _parsed(url) if not params else _split(_prepared(url, params))
+            sent = {**self._headers, **(headers or {})}
+            if self._signer is not None:
+                sent.update(self._signer.headers(method, target, body or b""))
+            answer = self._pools.of(server).urlopen(
+                method, target, body=body, headers=sent, retries=False, redirect=False, assert_same_host=False,
+                timeout=urllib3.Timeout(connect=self._connect_timeout_seconds, read=read_timeout_seconds))
+            return Response(answer.status, answer.headers, answer.data)
 
-    def _send(self, method: str, url: str, params: Mapping[str, Any] | None, headers: Mapping[str, str] | None,
-              body: bytes | None, read_timeout_seconds: float) -> requests.Response:
-        return self._session.request(method, url, params=params, headers=headers, data=body, stream=True, allow_redirects=False, auth=self._signer,
-                                     timeout=(self._connect_timeout_seconds, read_timeout_seconds))
+
+class _Pools(HTTPAdapter):
+    """Connections by server."""
+
+    def __init__(self, connections_max: int) -> None:
+        """``connections_max`` are kept for each server."""
+        super().__init__(pool_connections=SERVERS_MAX, pool_maxsize=connections_max)
+        self._by_server: dict[str, urllib3.HTTPConnectionPool] = {}
+
+    def of(self, server: str) -> urllib3.HTTPConnectionPool:
+        """Those to ``scheme://host:port``. Raises a RequestException, or an HTTPError of urllib3, where that is nothing to connect to."""
+        pool = self._by_server.get(server)
+        if pool is None:
+            if len(self._by_server) >= SERVERS_MAX:
+                self._by_server.clear()  # they are found again, but for those that were closed to make room
+            pool = self.get_connection_with_tls_context(requests.Request("GET", server).prepare(), verify=True)
+            self.cert_verify(pool, server, verify=True, cert=None)
+            self._by_server[server] = pool
+        return pool
+
+    def close(self) -> None:
+        self._by_server.clear()
+        super().close()
 
 
-class _Signer(requests.auth.AuthBase):
-    """Signs the request that goes out, after requests has given its target the final form."""
+def _prepared(url: str, params: Mapping[str, Any]) -> str:
+    prepared = requests.Request("GET", url, params=params).prepare()
+    assert prepared.url is not None
+    return prepared.url
+
+
+def _split(url: str) -> tuple[str, str]:
+    """The server and what it is asked for."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}", urlunsplit(("", "", parts.path or "/", parts.query, ""))
+
+
+@functools.lru_cache(TARGETS_MAX)
+def _parsed(url: str) -> tuple[str, str]:
+    return _split(_prepared(url, {}))
+
+
+class _Signer:
+    """Signs what goes out to other nodes, in its final form."""
 
     def __init__(self, secret: bytes, clock: Clock) -> None:
         self._secret, self._clock = secret, clock
 
-    def __call__(self, prepared: requests.PreparedRequest) -> requests.PreparedRequest:
-        target, body = prepared.path_url, prepared.body
-        if target.startswith(routes.INTERNAL) and (body is None or isinstance(body, (bytes, str))):
-            raw = body.encode() if isinstance(body, str) else body or b""
-            prepared.headers[signing.HEADER] = signing.sign(self._secret, method=prepared.method or "", target=target, body=raw,
-                                                            now_us=self._clock.now_us())
-        return prepared
+    def headers(self, method: str, target: str, body: bytes) -> dict[str, str]:
+        if not target.startswith(routes.INTERNAL):
+            return {}
+        return {signing.HEADER: signing.sign(self._secret, method=method, target=target, body=body, now_us=self._clock.now_us())}
 
 
 @contextlib.contextmanager
 def _mapped(url: str) -> Iterator[None]:
     try:
         yield
-    except requests.exceptions.ConnectTimeout as error:
+    except urllib3.exceptions.NewConnectionError as error:
+        raise UnreachableError(f"no connection to {_host(url)}") from error
+    except urllib3.exceptions.ConnectTimeoutError as error:
         raise UnreachableError(f"no connection to {_host(url)} in time") from error
-    except (requests.exceptions.ReadTimeout, urllib3.exceptions.ReadTimeoutError) as error:
+    except urllib3.exceptions.ReadTimeoutError as error:
         raise OutcomeUnknownError(f"no answer from {_host(url)} in time", timed_out=True) from error
-    except requests.exceptions.ConnectionError as error:
-        reason = getattr(error.args[0] if error.args else None, "reason", None)
-        if isinstance(reason, urllib3.exceptions.NewConnectionError):
-            raise UnreachableError(f"no connection to {_host(url)}") from error
+    except urllib3.exceptions.ProtocolError as error:
         raise OutcomeUnknownError(f"the connection to {_host(url)} broke") from error
     except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
         raise OutcomeUnknownError(f"the exchange with {_host(url)} failed: {type(error).__name__}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -29,7 +28,7 @@ def run(stage: Stage, cases: Sequence[Case], rounds: int) -> Iterator[Round]:
 def measured(stage: Stage, case: Case, entry: Entry, turn: int) -> Round:
     with ExitStack() as stack:
         work = entry.prepare(turn, stack)
-        os.sync()  # what the one before has left in the page cache is not written at this one's cost
+        stage.settle()
         watch, began, caller = CpuWatch(entry.roots, stage.all_roots()), time.perf_counter(), time.thread_time()
         outcome = work()
         seconds, cpu = time.perf_counter() - began, {CALLER: time.thread_time() - caller, **watch.used()}

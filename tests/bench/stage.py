@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -90,6 +91,12 @@ class Stage:
                 self.left_out[name] = str(error)
                 say(f"{name} is left out: {error}")
         return found
+
+    def settle(self) -> None:
+        """Nothing of what was done before is left to be written, by any server or the kernel, at the cost of what comes next."""
+        for contender in self._started:
+            contender.settle()
+        os.sync()
 
     def all_roots(self) -> list[int]:
         """Every server's process, whoever is measured."""

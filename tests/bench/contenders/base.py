@@ -48,6 +48,9 @@ class Contender(ABC):
     def caller(self, log: str, stack: ExitStack) -> Callable[[bytes], None]:
         """A client of its own, for one thread: what is returned stores one message and returns when it is acknowledged."""
 
+    def settle(self) -> None:  # noqa: B027  (most have nothing to do)
+        """Have done what the servers would do later, at the cost of whoever is measured then."""
+
     def fsyncs(self) -> int | None:
         """Syncs of the write-ahead log so far, by those who commit; None where the server does not count them."""
         return None

@@ -20,7 +20,7 @@ from tests.support.clusters import discard
 
 from .base import CALL_SECONDS, HOST, WORK_SECONDS, Contender
 from .http import Http
-from .postgres import connect, fsyncs
+from .postgres import checkpoint, connect, fsyncs
 
 SERVER = "postgres"  # the node that holds all databases
 KIND_OF_ROOTS = {"broker": "server", "postgres": "postgres"}  # managers and balancer: "other"
@@ -128,6 +128,9 @@ class MyQueue(Contender):
             client.ask("GET", f"/v1/topics/{log}/partitions/0/records?offset={offset}&max_records=1")
 
         return read
+
+    def settle(self) -> None:
+        checkpoint(self.dsn)
 
     def fsyncs(self) -> int | None:
         return fsyncs(self.dsn)

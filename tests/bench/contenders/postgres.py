@@ -86,6 +86,9 @@ class PostgresAlone(Contender):
 
         return call
 
+    def settle(self) -> None:
+        checkpoint(self.dsn)
+
     def fsyncs(self) -> int | None:
         return fsyncs(self.dsn)
 
@@ -117,6 +120,12 @@ def fsyncs(dsn: str) -> int:
         cursor = connection.cursor()
         cursor.execute(FSYNCS_NOW if connection.server_version >= IO_VERSION else FSYNCS_BEFORE_18)
         return int(cursor.fetchone()[0])
+
+
+def checkpoint(dsn: str) -> None:
+    """Have the server write all that its log would have it write in the next minutes."""
+    with ExitStack() as stack:
+        connect(dsn, stack).cursor().execute("CHECKPOINT")
 
 
 def table_name(log: str) -> str:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from requests.adapters import DEFAULT_CA_BUNDLE_PATH
 
-from myqueue.client.transport import RequestsTransport, call
-from myqueue.errors import OutcomeUnknownError, UnauthorizedError, UnavailableError, UnreachableError
+from myqueue.client.transport import RequestsTransport, _Pools, call
+from myqueue.errors import ConfigurationError, OutcomeUnknownError, UnauthorizedError, UnavailableError, UnreachableError
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -98,3 +99,50 @@ def test_a_signature_that_another_node_refuses_is_not_the_client_s_fault(transpo
         assert (told.value.status, told.value.outcome) == (503, "not_done")
         with pytest.raises(UnauthorizedError):
             call(transport, "GET", url.replace("/x", "/v1/topics"))
+
+
+def test_a_request_arrives_as_it_was_given(transport: RequestsTransport) -> None:
+    with server([ANSWER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")] * 3) as (url, seen):
+        transport.request("GET", url, params={"topic": ["a b", "ü"], "limit": 3, "absent": None}, headers={"X-One": "1"})
+        transport.request("POST", url)
+        transport.request("PUT", url + "?kept=%2F&also=a b", body=b"ab")
+    first, second, third = (said.decode().partition("\r\n\r\n") for said in seen)
+    assert "GET /x?topic=a+b&topic=%C3%BC&limit=3 HTTP/1.1" == first[0].splitlines()[0]
+    assert {"X-One: 1", "User-Agent: myqueue"} <= set(first[0].splitlines())
+    assert "Content-Length: 0" in second[0].splitlines()
+    assert ("PUT /x?kept=%2F&also=a%20b HTTP/1.1", "ab") == (third[0].splitlines()[0], third[2])
+
+
+def test_a_connection_is_used_again(transport: RequestsTransport) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                for _ in range(2):
+                    _read_request(connection)
+                    connection.sendall(ANSWER)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/x"
+        assert [b"ok", b"ok"] == [transport.request("GET", url, read_timeout_seconds=5).body for _ in range(2)]
+        thread.join(5)
+
+
+@pytest.mark.parametrize("url", ["ftp://localhost/x", "http://:1/x", "localhost:1/x"])
+def test_what_is_no_address_is_an_error_of_ours(transport: RequestsTransport, url: str) -> None:
+    with pytest.raises(OutcomeUnknownError, match="failed"):
+        transport.request("GET", url)
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a\r\nX-Other: 1", "…"])
+def test_a_token_that_no_header_carries_is_refused_before_anything_is_sent(token: str) -> None:
+    with pytest.raises(ConfigurationError, match="token"):
+        RequestsTransport(token=token)
+
+
+def test_a_server_with_tls_must_show_a_certificate_that_an_authority_signed() -> None:
+    pools = _Pools(1)
+    assert (pools.of("https://localhost:1").cert_reqs, pools.of("https://localhost:1").ca_certs) == ("CERT_REQUIRED", DEFAULT_CA_BUNDLE_PATH)
+    pools.close()
