@@ -31,7 +31,7 @@ from ..errors import MyQueueError, UnknownPartitionError, UnknownTopicError
 from ..protocol.partitioner import partition_for
 from ..protocol.types import ProducerSequence, Record, TopicPartition
 
-REQUEST_BYTES_MAX = 1 << 20  # of batches that leave together
+REQUEST_BYTES_MAX = 2 << 20  # of batches that leave together
 IN_FLIGHT_MAX = 2  # batches of a lane
 FAST_RECORDS_MAX = 1_024  # in a row, of a batch: then one takes the slow path
 RECORD_OVERHEAD_BYTES = 64  # what an object and its place in a list cost beside the bytes: empty messages are bounded too

@@ -57,7 +57,7 @@ class MyProducer:
     """
 
     def __init__(self, topics: Iterable[str] = (), broker: str | Sequence[str] = "localhost:9092", *, token: str | None = None,
-                 linger_seconds: float = 0.005, batch_bytes_max: int = 1 << 20, batch_records_max: int = 10_000,
+                 linger_seconds: float = 0.005, batch_bytes_max: int = 2 << 20, batch_records_max: int = 10_000,
                  request_bytes_max: int = REQUEST_BYTES_MAX, buffer_bytes_max: int = 64 << 20, max_block_seconds: float = 10.0,
                  delivery_timeout_seconds: float = 60.0, silence_seconds: float = 10.0, receipts: str | os.PathLike[str] | None = None,
                  transport: Transport | None = None, clock: Clock | None = None) -> None:

@@ -18,7 +18,7 @@ from tests.bench.sketch.format import COPY_IN, COPY_OUT, TABLE, End, count_read,
 
 from .base import CALL_SECONDS, Contender
 
-READ_BLOCKS = 128  # about 1 MiB, as much as the SDK fetches at once
+READ_BLOCKS = 256  # about 2 MiB, as much as the SDK fetches at once
 CONNECT_SECONDS = 5
 IO_VERSION = 180_000  # from which on pg_stat_io knows the write-ahead log
 FSYNCS_NOW = "SELECT coalesce(sum(fsyncs), 0) FROM pg_stat_io WHERE object = 'wal' AND backend_type = 'client backend'"
