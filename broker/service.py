@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from db.log_store import Head, LogStore, StoredRecord, Wanted
@@ -330,7 +330,8 @@ class BrokerService:
                 answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)
                            and outcome.offset is not None else outcome for request, outcome in zip(requests, plan.outcomes, strict=True)]
                 if plan.entries:
-                    held.append(plan.entries, plan.end)
+                    entries, end = held.append(plan.entries, plan.end)
+                    plan = replace(plan, entries=entries, end=end)
                     if alone:
                         held.commit(plan.end.lsn, plan.end.offset, plan.changes)  # its commit to disk is the commit
         except OutcomeUnknownError:

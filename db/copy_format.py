@@ -7,7 +7,7 @@ elements as they stand in a batch, so that a column is passed on untouched in bo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from myqueue.protocol.batch import ENTRIES_MAGIC, HEADERS, KEYS, TIMESTAMPS, VALUES, pack_block_head, pack_entry_head
 from myqueue.protocol.chain import CHAIN_BYTES, Bytes, EntryHead
@@ -16,6 +16,8 @@ from myqueue.protocol.entry import LogEntry
 ENTRY_COLUMNS = ("topic_id", "partition", "lsn", "epoch", "kind", "base_offset", "record_count", "append_time", "producer_id", "producer_epoch",
                  "producer_seq", "request_index", "request_count", "chain", "keys", "values", "headers", "timestamps", "body")
 READ_COLUMNS = ("base_offset", "append_time", "epoch", "record_count", "keys", "values", "headers", "timestamps")
+
+PIECE_BYTES = 1 << 17
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
 _TRAILER = struct.pack(">h", -1)
@@ -28,10 +30,10 @@ _BYTEA, _BIGINT = 17, 20  # type oids
 _READ_ROW = struct.Struct(">h iq iq iq ii")
 
 
-def encode_rows(entries: Iterable[LogEntry]) -> bytes:
-    """The input of ``COPY … (ENTRY_COLUMNS) FROM STDIN (FORMAT binary)``."""
+def encode_rows(entries: Iterable[LogEntry], piece_bytes: int = PIECE_BYTES) -> Iterator[bytes]:
+    """The input of ``COPY … (ENTRY_COLUMNS) FROM STDIN (FORMAT binary)``, in pieces of some ``piece_bytes`` of columns, or one longer column."""
     out: list[Bytes] = [_SIGNATURE]
-    add = out.append
+    add, size = out.append, 0
     for head, chain, keys, values, headers, timestamps, body in entries:
         (topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time,
          producer_id, producer_epoch, producer_seq, request_index, request_count) = head
@@ -44,13 +46,18 @@ def encode_rows(entries: Iterable[LogEntry]) -> bytes:
             else:
                 add(_ARRAY.pack(_ARRAY_HEADER_BYTES + len(column), 1, 0, element_type, record_count, 1))
                 add(column)
+                size += len(column)
         if body is None:
             add(_NULL)
         else:
             add(_INT4.pack(len(body)))
             add(body)
+        if size >= piece_bytes:
+            yield b"".join(out)
+            out.clear()
+            size = 0
     add(_TRAILER)
-    return b"".join(out)
+    yield b"".join(out)
 
 
 def decode_rows(rows: memoryview) -> list[LogEntry]:

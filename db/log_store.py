@@ -156,8 +156,8 @@ class HeldLog(Protocol):
     def log(self) -> LogView:
         """The log as a decision reads it."""
 
-    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
-        """Add entries behind the end; ``end`` is where the log ends then.
+    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> tuple[Sequence[LogEntry], LogEnd]:
+        """Add entries behind the end; ``end`` is where the log ends then. Those that are not chained yet are chained here: both are returned so.
 
         Raises:
             CorruptBatchError: an entry cannot be stored. The whole transaction is lost.

@@ -11,7 +11,7 @@ from db.replication.log import MemoryLog, chain_before, epoch_before
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, elements, encode_block, pack_entry_head, record_bytes, records_of
 from myqueue.protocol.chain import RECORDS
-from myqueue.protocol.entry import Border, LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, chained, end_chained
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
@@ -39,11 +39,14 @@ class _Held:
     changes: LogState = field(default_factory=LogState)
     given: LogState | None = None  # the folded state is this one from now on
 
-    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
+    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> tuple[Sequence[LogEntry], LogEnd]:
         for entry in entries:
             _check_storable(entry)
-        self.entries = [*self.entries, *map(_copy, entries)]
+        written = list(chained(self.head.end.chain, entries))
+        end = end_chained(end, written, self.head.end.chain)
+        self.entries = [*self.entries, *map(_copy, written)]
         self.head = replace(self.head, end=end)
+        return written, end
 
     @property
     def log(self) -> MemoryLog:

@@ -17,7 +17,7 @@ import io
 import json
 import logging
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ from myqueue.errors import (
     UnknownPartitionError,
 )
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, ENTRIES_MAGIC, decode_headers
-from myqueue.protocol.entry import Border, LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, chained, end_chained
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
@@ -168,6 +168,23 @@ SEARCH = f"""
     WHERE total <= %(bytes_max)s OR total = size ORDER BY msg_offset"""
 
 
+class _Rows:
+    """The input of a COPY as the driver reads it: made piece by piece, while the server stores the one before."""
+
+    def __init__(self, entries: Iterable[LogEntry]) -> None:
+        self.entries: list[LogEntry] = []  # those that were read
+        self._pieces = encode_rows(self._remembered(entries))
+
+    def read(self, size: int) -> bytes:
+        """The next piece, whatever its size; the driver takes any."""
+        return next(self._pieces, b"")
+
+    def _remembered(self, entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
+        for entry in entries:
+            self.entries.append(entry)
+            yield entry
+
+
 class _Held:
     """One transaction under the head row's lock. Small changes are gathered and sent with the COMMIT."""
 
@@ -187,20 +204,22 @@ class _Held:
         for head, record_count, body in map(folding.request_of, self._cursor.fetchall()):
             self.state.fold(head, record_count, body)
 
-    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
+    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> tuple[Sequence[LogEntry], LogEnd]:
         if self._open_segment is None:
             raise UnavailableError(f"topic {self._partition.topic_id} has no open segment")
-        rows = io.BytesIO(encode_rows(entries))
+        rows = _Rows(chained(self.head.end.chain, entries))
         try:
-            self._cursor.copy_expert(f"COPY {segments.table_name(self._open_segment)} ({_NAMES}) FROM STDIN (FORMAT binary)", rows, COPY_CHUNK_BYTES)
+            self._cursor.copy_expert(f"COPY {segments.table_name(self._open_segment)} ({_NAMES}) FROM STDIN (FORMAT binary)", rows)
         except psycopg2.Error as error:
             if (error.pgcode or "")[:2] in ("22", "08") or isinstance(error, pg.CheckViolation):
                 raise CorruptBatchError("the batch cannot be stored: its elements do not fit their columns") from error
             raise
+        end = end_chained(end, rows.entries, self.head.end.chain)
         if self._segment != self._open_segment:
             self._statements.append((OPEN_SEGMENT, (*self._partition, self._open_segment, self.head.end.lsn, self.head.end.offset)))
             self._segment = self._open_segment
         self._statements.append((SET_END, (end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment, *self._partition)))
+        return rows.entries, end
 
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
         self._statements.append((SET_COMMIT, (lsn, offset, lsn, changes.trim_offset, *self._partition)))

@@ -32,7 +32,10 @@ Outcome = AppendResult | Handed | MyQueueError
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """What to write, and an outcome per request, in the order given. None may be told before the commit."""
+    """What to write, and an outcome per request, in the order given. None may be told before the commit.
+
+    Entries and end have no chain before they are appended.
+    """
 
     outcomes: Sequence[Outcome]
     entries: Sequence[LogEntry]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .batch import Block
@@ -30,7 +31,7 @@ class LogEntry(NamedTuple):
     """One row of the log. Array columns are their elements only, as in a batch."""
 
     head: EntryHead
-    chain: bytes
+    chain: bytes  # UNCHAINED until it is written
     keys: Bytes | None = None
     values: Bytes | None = None
     headers: Bytes | None = None
@@ -54,41 +55,56 @@ class LogEntry(NamedTuple):
         return entry_chain(previous, self.head, *self[2:])
 
 
-Written = tuple[list[LogEntry], LogEnd]
+UNCHAINED = b""
+Planned = tuple[list[LogEntry], LogEnd]
+
+
+def chained(previous: bytes, entries: Iterable[LogEntry]) -> Iterator[LogEntry]:
+    """The entries behind ``previous``, each with its chain; one that has a chain keeps it. Digests are the dearest part of an entry: they are made
+    one by one, as the entries are taken, so that a database can store the first ones meanwhile.
+    """
+    chain = previous
+    for entry in entries:
+        if not entry.chain:
+            entry = LogEntry(entry[0], entry.chain_after(chain), *entry[2:])
+        chain = entry.chain
+        yield entry
+
+
+def end_chained(end: LogEnd, entries: Sequence[LogEntry], previous: bytes) -> LogEnd:
+    """Where a log ends behind these entries, which were chained behind ``previous``."""
+    return end._replace(chain=entries[-1].chain if entries else previous)
 
 
 def record_entries(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int, blocks: list[Block],
-                   sequence: ProducerSequence | None) -> Written:
-    """One request's blocks as entries behind ``end``, and where the log ends after them. Costs per block, never per record."""
+                   sequence: ProducerSequence | None) -> Planned:
+    """One request's blocks as entries behind ``end``, and where the log ends after them, not chained yet. Costs per block, never per record."""
     producer = (NO_PRODUCER, NO_PRODUCER, NO_PRODUCER) if sequence is None else (sequence.producer_id, sequence.epoch, sequence.seq)
-    lsn, offset, _, chain, _ = end
+    lsn, offset = end[:2]
     entries, of_request = [], len(blocks)
     for index, block in enumerate(blocks):
         head = EntryHead(*partition, lsn, epoch, RECORDS, offset, block.count, append_time, *producer, index, of_request)
-        columns = block[1:]
-        chain = entry_chain(chain, head, *columns)
-        entries.append(LogEntry(head, chain, *columns))
+        entries.append(LogEntry(head, UNCHAINED, *block[1:]))
         lsn += 1
         offset += block.count
-    return entries, LogEnd(lsn, offset, epoch, chain, append_time)
+    return entries, LogEnd(lsn, offset, epoch, UNCHAINED, append_time)
 
 
-def offset_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int, body: bytes) -> Written:
+def offset_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int, body: bytes) -> Planned:
     """A consumer-offset commit behind ``end``."""
     return _single(partition, end, OFFSET_COMMIT, epoch, append_time, body)
 
 
-def trim_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int, body: bytes) -> Written:
+def trim_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int, body: bytes) -> Planned:
     """A trim behind ``end``: what lies below an offset is not served any more."""
     return _single(partition, end, TRIM, epoch, append_time, body)
 
 
-def marker_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int) -> Written:
+def marker_entry(partition: PartitionId, end: LogEnd, *, epoch: int, append_time: int) -> Planned:
     """The marker that begins an epoch."""
     return _single(partition, end, MARKER, epoch, append_time, None)
 
 
-def _single(partition: PartitionId, end: LogEnd, kind: int, epoch: int, append_time: int, body: bytes | None) -> Written:
+def _single(partition: PartitionId, end: LogEnd, kind: int, epoch: int, append_time: int, body: bytes | None) -> Planned:
     head = EntryHead(*partition, end.lsn, epoch, kind, end.offset, 0, append_time, NO_PRODUCER, NO_PRODUCER, NO_PRODUCER, 0, 1)
-    chain = entry_chain(end.chain, head, body=body)
-    return [LogEntry(head, chain, body=body)], LogEnd(end.lsn + 1, end.offset, epoch, chain, append_time)
+    return [LogEntry(head, UNCHAINED, body=body)], LogEnd(end.lsn + 1, end.offset, epoch, UNCHAINED, append_time)

@@ -342,12 +342,12 @@ def test_a_whole_log_may_be_cut_off(store: LogStore):
     store.create(other, topic="t", config={})
     entries, end = marker_entry(other, LogEnd(), epoch=1, append_time=100)
     with store.locked(other) as held:
-        held.append(entries, end)
+        entries, end = held.append(entries, end)
     with store.locked(other) as held:
         held.truncate(0)
     with store.locked(other) as held:
         assert held.head.end[:4] == LogEnd()[:4]
-        held.append(entries, end)
+        assert (entries, end) == held.append(entries, end), "what has a chain keeps it"
     assert store.head(other).end == end
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from db.log_store import Head
 from db.replication import AppendPlan, MemoryLog, OfferedStart, ReplicaState, chain_before, epoch_before
 from myqueue.protocol.chain import GENESIS
-from myqueue.protocol.entry import Border, LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, chained, end_chained
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
@@ -78,8 +78,9 @@ class Disk:
         self.head = replace(self.head, learners=tuple(learners))
 
     def append(self, entries: Sequence[LogEntry], end: LogEnd) -> None:
-        self.log.entries.extend(entries)
-        self.head = replace(self.head, end=end)
+        written = list(chained(self.head.end.chain, entries))
+        self.log.entries.extend(written)
+        self.head = replace(self.head, end=end_chained(end, written, self.head.end.chain))
         self.sync()
 
     def follow(self, plan: AppendPlan) -> None:

@@ -40,8 +40,8 @@ def filled(store: LogStore, *values: bytes) -> LeaderLog:
 
 def write(store: LogStore, log: LeaderLog, value: bytes) -> None:
     with store.locked(PARTITION) as held:
-        entries, end = record_entries(PARTITION, held.head.end, epoch=1, append_time=1, blocks=blocks(value), sequence=None)
-        held.append(entries, end)
+        planned = record_entries(PARTITION, held.head.end, epoch=1, append_time=1, blocks=blocks(value), sequence=None)
+        entries, end = held.append(*planned)
     log.extend(entries, end)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from db.copy_format import ENTRY_COLUMNS, READ_COLUMNS, encode_rows, entries_body
 from myqueue.protocol.batch import messages_of
-from myqueue.protocol.entry import LogEnd, offset_entry, record_entries
+from myqueue.protocol.chain import GENESIS
+from myqueue.protocol.entry import UNCHAINED, LogEnd, LogEntry, Planned, chained, offset_entry, record_entries
 from myqueue.protocol.types import Record
 from tests.support.factories import PARTITION, record_blocks
 
@@ -37,10 +39,32 @@ def numbers(fields: list[bytes | None]) -> list[int]:
     return [struct.unpack(SIGNED[len(field)], field)[0] for field in fields if field is not None]
 
 
+def written(planned: Planned) -> list[LogEntry]:
+    return list(chained(GENESIS, planned[0]))
+
+
+def test_rows_come_in_pieces_as_they_are_asked_for():
+    """So that a database stores the first while the digests of the others are made."""
+    entries, _ = record_entries(PARTITION, LogEnd(), epoch=3, append_time=9, blocks=record_blocks([Record(b"v" * 5_000)] * 9), sequence=None)
+    taken: list[LogEntry] = []
+
+    def watched() -> Iterator[LogEntry]:
+        for entry in chained(GENESIS, entries):
+            taken.append(entry)
+            yield entry
+
+    pieces = encode_rows(watched(), piece_bytes=12_000)
+    first = next(pieces)
+    assert (len(entries), len(taken)) == (9, 3)
+    assert first + b"".join(pieces) == b"".join(encode_rows(taken))
+    assert entries == [entry._replace(chain=UNCHAINED) for entry in taken]
+
+
 def test_a_row_holds_every_column_in_order():
     """Numbers as they are, the chain, and each array behind its header of one dimension that begins at 1."""
-    [entry], _ = record_entries(PARTITION, LogEnd(), epoch=3, append_time=9, blocks=record_blocks([Record(b"v", b"k"), Record(b"w")]), sequence=None)
-    [row] = fields_of(encode_rows([entry]))
+    blocks = record_blocks([Record(b"v", b"k"), Record(b"w")])
+    [entry] = written(record_entries(PARTITION, LogEnd(), epoch=3, append_time=9, blocks=blocks, sequence=None))
+    [row] = fields_of(b"".join(encode_rows([entry])))
     assert len(row) == len(ENTRY_COLUMNS)
     assert numbers(row[:13]) == list(entry.head)
     assert row[13] == entry.chain
@@ -50,14 +74,15 @@ def test_a_row_holds_every_column_in_order():
 
 
 def test_times_are_an_array_of_bigint():
-    [entry], _ = record_entries(PARTITION, LogEnd(), epoch=3, append_time=9, blocks=record_blocks([Record(b"v", timestamp_us=5)]), sequence=None)
-    [row] = fields_of(encode_rows([entry]))
+    blocks = record_blocks([Record(b"v", timestamp_us=5)])
+    [entry] = written(record_entries(PARTITION, LogEnd(), epoch=3, append_time=9, blocks=blocks, sequence=None))
+    [row] = fields_of(b"".join(encode_rows([entry])))
     assert row[17] == struct.pack(">iiiii iq", 1, 0, 20, 1, 1, 8, 5)
 
 
 def test_an_offset_commit_has_a_body_and_no_arrays():
-    [entry], _ = offset_entry(PARTITION, LogEnd(), epoch=3, append_time=9, body=b"{}")
-    [row] = fields_of(encode_rows([entry]))
+    [entry] = written(offset_entry(PARTITION, LogEnd(), epoch=3, append_time=9, body=b"{}"))
+    [row] = fields_of(b"".join(encode_rows([entry])))
     assert row[14:] == [None, None, None, None, b"{}"]
 
 

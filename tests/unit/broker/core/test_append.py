@@ -8,8 +8,8 @@ from broker.core.append import AppendRequest, AppendResult, check_sequence, plan
 from broker.core.group import Handed, in_sequence_order, plan_group
 from broker.core.offsets import CommitRequest, DequeueRequest, LogRange, TrimRequest
 from myqueue.errors import DuplicateSequenceError, EndOffsetMismatchError, OffsetOutOfRangeError, ProducerFencedError, SequenceGapError
-from myqueue.protocol.chain import MARKER, OFFSET_COMMIT, RECORDS, TRIM
-from myqueue.protocol.entry import LogEnd, marker_entry
+from myqueue.protocol.chain import GENESIS, MARKER, OFFSET_COMMIT, RECORDS, TRIM
+from myqueue.protocol.entry import UNCHAINED, LogEnd, chained, end_chained, marker_entry
 from myqueue.protocol.fold import ConsumerState, HandedOut, LogState, ProducerState, StoredRequest
 from myqueue.protocol.types import ProducerSequence
 from tests.support.factories import PARTITION, blocks, sequence
@@ -40,13 +40,16 @@ def test_positions_go_on_without_gaps():
     assert planned.result == AppendResult(0, 3, 2_000)
 
 
-def test_each_entry_chains_on_the_one_before():
+def test_each_entry_chains_on_the_one_before_once_it_is_written():
     planned = plan(AppendRequest(blocks(b"a" * 5_000, b"b" * 5_000, b"c")))
-    chain = BEGUN.chain
-    for entry in planned.entries:
-        assert entry.chain == entry.chain_after(chain)
+    assert {UNCHAINED} == {planned.end.chain, *(entry.chain for entry in planned.entries)}
+    written, chain = list(chained(GENESIS, planned.entries)), GENESIS
+    for entry, before in zip(written, planned.entries, strict=True):
+        assert entry == before._replace(chain=entry.chain_after(chain))
         chain = entry.chain
-    assert planned.end.chain == chain
+    assert chain == end_chained(planned.end, written, GENESIS).chain
+    assert written == list(chained(b"not looked at", written)), "what has a chain keeps it"
+    assert end_chained(planned.end, [], chain).chain == chain
 
 
 def test_append_time_never_falls():

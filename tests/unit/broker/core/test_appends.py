@@ -7,7 +7,7 @@ import pytest
 from broker.core.appends import Append, decode, encode, entry_size, reply_from_json, reply_to_json
 from db.replication import AppendReply, AppendRequest, Hint, Refusal
 from myqueue.errors import CorruptBatchError
-from myqueue.protocol.entry import LogEnd, LogEntry, marker_entry, offset_entry, record_entries
+from myqueue.protocol.entry import LogEnd, LogEntry, chained, marker_entry, offset_entry, record_entries
 from myqueue.protocol.types import PartitionId, Record
 from tests.support.factories import blocks, record_blocks, sequence
 
@@ -23,7 +23,7 @@ def some_entries() -> list[LogEntry]:
     more, end = record_entries(PARTITION, end, epoch=5, append_time=7, sequence=sequence(3),
                                blocks=[*blocks(b"a", b""), *record_blocks([Record(b"v", b"k", (("h", b"x"),), 9), Record(b"w")])])
     last, _ = offset_entry(PARTITION, end, epoch=5, append_time=8, body=b"{}")
-    return entries + more + last
+    return list(chained(bytes(32), entries + more + last))
 
 
 def test_what_was_written_is_read():
