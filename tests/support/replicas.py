@@ -116,7 +116,11 @@ class Replicas:
             found = [[status.get(name) for name in names] for status in map(self.status, brokers)]
             return found[0][0] == found[0][2] == found[0][4] and all(one == found[0] for one in found)
 
-        wait_until(equal, timeout_seconds=timeout_seconds, what="replicas to be equal")
+        try:
+            wait_until(equal, timeout_seconds=timeout_seconds, what="replicas to be equal")
+        except AssertionError as error:
+            said = "\n".join(f"broker {broker_id}: {self.status(broker_id)}\n{self.brokers[broker_id].log[-4_000:]}" for broker_id in brokers)
+            raise AssertionError(f"{error}\n{said}") from None
         return self.status(self.leader)
 
     def wait_for_silence(self, *followers: int) -> None:
