@@ -100,11 +100,17 @@ class Liveness:
         return rows
 
     def live_brokers(self) -> tuple[int, ...]:
-        """Where new partitions may go: brokers that are alive; where there is none, those that are not dead."""
-        silent = {row.actor_id: row.age_seconds for row in self._store.rows(("broker",))}
-        brokers = self._replica.catalogue().brokers
-        heard = [broker_id for broker_id in brokers if broker_id in silent and self._state("broker", silent[broker_id]) is State.ALIVE]
-        return tuple(heard or [row.actor_id for row, state in self.rows(("broker",)) if state is not State.DEAD])
+        """Where new partitions may go: brokers that are alive, all of them for as long as a new leadership believes in everyone; where there is
+        none, those that are not dead.
+        """
+        states = self.broker_states()
+        return (tuple(broker_id for broker_id, state in states.items() if state is State.ALIVE)
+                or tuple(broker_id for broker_id, state in states.items() if state is not State.DEAD))
+
+    def heard_brokers(self) -> frozenset[int]:
+        """Those whose heartbeats are young by themselves, whenever this leadership began."""
+        return frozenset(row.actor_id for row in self._rows_of_nodes()
+                         if row.type == "broker" and self._thresholds["broker"].state(max(0.0, row.age_seconds)) is State.ALIVE)
 
     def broker_states(self) -> dict[int, State]:
         """The brokers' states by their heartbeats."""
@@ -146,6 +152,3 @@ class Liveness:
             for state in State:
                 count = sum(1 for actor, value in self._states[types[0]].items() if actor.type == type and value is state)
                 metrics.ACTORS.labels(type, state.value).set(count)
-
-    def _state(self, type: str, age_seconds: float) -> State:
-        return self._thresholds[type].state(max(0.0, age_seconds))

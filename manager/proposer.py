@@ -11,7 +11,7 @@ import itertools
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -113,10 +113,11 @@ class Proposer:
     """Proposes on behalf of one manager's requests."""
 
     def __init__(self, *, wal: Wal, role: Role, replica: Replica, peers: Peers, signals: Signals, clock: Clock,
-                 live_brokers: Callable[[], tuple[int, ...]], absent_brokers: Callable[[Iterable[int]], tuple[int, ...]],
-                 timeout_seconds: float) -> None:
+                 live_brokers: Callable[[], tuple[int, ...]], heard_brokers: Callable[[], Collection[int]],
+                 absent_brokers: Callable[[Iterable[int]], tuple[int, ...]], timeout_seconds: float) -> None:
         self._wal, self._role, self._replica, self._peers, self._signals, self._clock = wal, role, replica, peers, signals, clock
-        self._live_brokers, self._absent_brokers, self._timeout_seconds = live_brokers, absent_brokers, timeout_seconds
+        self._live_brokers, self._heard_brokers, self._absent_brokers = live_brokers, heard_brokers, absent_brokers
+        self._timeout_seconds = timeout_seconds
         self._clients = Clients(role.node_id)
         self._group = Group(wal.propose)
 
@@ -231,8 +232,18 @@ class Proposer:
             self._replica.settle()
             filled["live_brokers"] = self._live_brokers()
             if "absent_brokers" in names and self._may_place(command):
-                filled["absent_brokers"] = self._absent_brokers(filled["live_brokers"])
+                filled["live_brokers"], filled["absent_brokers"] = self._looked_at(filled["live_brokers"])
         return dataclasses.replace(command, **filled)
+
+    def _looked_at(self, live: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Who may take replicas, and at whose address of those nobody listens just now.
+
+        Who was heard of lately gets replicas though nobody listens: a restart takes a second. Of a broker that is only believed in, since a new
+        write manager has not heard of everyone, the door decides: a topic would have fewer replicas for good, or some on a dead machine.
+        """
+        absent, heard = self._absent_brokers(live), self._heard_brokers()
+        there = tuple(broker_id for broker_id in live if broker_id in heard or broker_id not in absent) or live
+        return there, tuple(broker_id for broker_id in absent if broker_id in there)
 
     def _may_place(self, command: commands.Command) -> bool:
         """Whether partitions may be made: most producers register for topics that are there, and need no look at the brokers' doors."""

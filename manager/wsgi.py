@@ -97,7 +97,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     liveness = Liveness(heartbeats, replica=replica, role=role, thresholds=settings.thresholds, clock=clock)
     watch = BrokerWatch(states=liveness.broker_states, brokers=brokers, clock=clock, lost_after_seconds=settings.recreate_after_seconds)
     proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
-                        live_brokers=liveness.live_brokers,
+                        live_brokers=liveness.live_brokers, heard_brokers=liveness.heard_brokers,
                         absent_brokers=lambda asked: watch.absent(replica.catalogue(), asked),
                         timeout_seconds=settings.propose_timeout_seconds)
     records = Records(replica=replica, brokers=brokers, book=book, clock=clock, signals=signals)

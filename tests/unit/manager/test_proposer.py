@@ -92,7 +92,8 @@ def proposer(*, node_id: int, outcomes: list[Answered | Placed | MyQueueError]) 
     replica = SimpleNamespace(wait_for=lambda index, timeout_seconds: True, note_written=lambda index: None)
     return Proposer(wal=SimpleNamespace(propose=lambda proposals: [next_outcome()]), role=role,  # type: ignore[arg-type]
                     replica=replica, peers=SimpleNamespace(propose=next_outcome),  # type: ignore[arg-type]
-                    signals=Pauses(clock), clock=clock, live_brokers=tuple, absent_brokers=tuple, timeout_seconds=2.0)  # type: ignore[arg-type]
+                    signals=Pauses(clock), clock=clock, live_brokers=tuple, heard_brokers=tuple,
+                    absent_brokers=tuple, timeout_seconds=2.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("second", [UnreachableError("down"), UnavailableError("no majority; nothing was done")])
@@ -131,21 +132,46 @@ def test_a_command_that_was_written_stays_in_doubt_when_the_database_goes_away()
         asked.execute(Proposal(NOOP, "c", 1))
 
 
-def test_a_leader_that_was_just_elected_catches_up_before_it_says_which_brokers_are_alive():
-    """Else a topic that is made right after an election would get fewer replicas than there are brokers, or be refused."""
-    asked, known, written = proposer(node_id=1, outcomes=[Answered(7, {"result": {}})]), [1], []
+def written_by(asked: Proposer) -> list[dict[str, Any]]:
+    """The commands it writes from now on, as they are read."""
+    written: list[dict[str, Any]] = []
 
     def write(proposals: list[Proposal]) -> list[Answered]:
-        written.extend(proposals)
+        written.extend(proposal.command for proposal in proposals)
         return [Answered(7, {"result": {}})]
 
     asked._group = Group(write)
-    asked._live_brokers = lambda: tuple(known)
+    asked._replica.settle = lambda: None  # type: ignore[method-assign]
+    return written
+
+
+def test_a_leader_that_was_just_elected_catches_up_before_it_says_which_brokers_are_alive():
+    """Else a topic that is made right after an election would get fewer replicas than there are brokers, or be refused."""
+    asked, known = proposer(node_id=1, outcomes=[Answered(7, {"result": {}})]), [1]
+    written = written_by(asked)
+    asked._live_brokers = asked._heard_brokers = lambda: tuple(known)
     asked._absent_brokers = lambda brokers: tuple(brokers)[1:]
     asked._replica.settle = lambda: known.append(2)  # type: ignore[method-assign]
     asked.execute(Proposal(to_json(CreateReplicatedTopic("t")), "c", 1))
     asked.execute(Proposal(NOOP, "c", 2))
-    assert [([1, 2], [2]), (None, None)] == [(proposal.command.get("live_brokers"), proposal.command.get("absent_brokers")) for proposal in written]
+    assert [([1, 2], [2]), (None, None)] == [(command.get("live_brokers"), command.get("absent_brokers")) for command in written]
+
+
+@pytest.mark.parametrize(("heard", "absent", "live", "named"), [
+    ((), (), [1, 2, 3], []),
+    ((), (3,), [1, 2], []),
+    ((1,), (1,), [1, 2, 3], [1]),
+    ((1,), (1, 3), [1, 2], [1]),
+    ((), (1, 2, 3), [1, 2, 3], [1, 2, 3]),
+])
+def test_of_brokers_that_a_new_write_manager_only_believes_in_the_door_decides(heard: tuple[int, ...], absent: tuple[int, ...], live: list[int],
+                                                                                named: list[int]):
+    """One that was heard of lately, and at whose door nobody is, restarts: it gets replicas and leads none. With nobody anywhere all are taken."""
+    asked = proposer(node_id=1, outcomes=[Answered(7, {"result": {}})])
+    written = written_by(asked)
+    asked._live_brokers, asked._heard_brokers, asked._absent_brokers = lambda: (1, 2, 3), lambda: heard, lambda brokers: absent
+    asked.execute(Proposal(to_json(CreateReplicatedTopic("t")), "c", 1))
+    assert [(live, named)] == [(command["live_brokers"], command.get("absent_brokers", [])) for command in written]
 
 
 @pytest.mark.parametrize(("known", "looked"), [({"t", "u"}, 0), ({"t"}, 1)])
