@@ -52,6 +52,7 @@ def encode_rows(entries: Iterable[LogEntry], piece_bytes: int = PIECE_BYTES) -> 
         else:
             add(_INT4.pack(len(body)))
             add(body)
+            size += len(body)
         if size >= piece_bytes:
             yield b"".join(out)
             out.clear()
