@@ -64,17 +64,25 @@ HEAD_COLUMNS = 20
 BEGIN = "BEGIN; SET LOCAL lock_timeout = %(lock_timeout_ms)s; "
 LOCK_ROW = f"SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE"
 LOCKED = f"SELECT {HEAD}, p.segment_id, (SELECT max(segment_id) FROM segment s WHERE s.topic_id = p.topic_id AND s.state = 'open'), "
-# What an append needs is planned once a connection: planning costs as much as the look itself.
+# What an append needs is planned once a connection: planning costs as much as the work itself.
 _PLANNED = {"topic_id": "$1", "partition": "$2", "producers": "$3"}
-PREPARE = f"""DEALLOCATE ALL; PREPARE lock_row (bigint, int) AS {LOCK_ROW % _PLANNED};
-PREPARE head (bigint, int) AS {LOCKED}{folding.wanted_sql(NOTHING) % _PLANNED};
-PREPARE head_and_producers (bigint, int, bigint[]) AS {LOCKED}{folding.wanted_sql(Wanted(producers=frozenset((0,)))) % _PLANNED}"""
 LOCK_HEAD = "EXECUTE lock_row (%(topic_id)s, %(partition)s); EXECUTE head (%(topic_id)s, %(partition)s)"
 LOCK_HEAD_AND_PRODUCERS = """EXECUTE lock_row (%(topic_id)s, %(partition)s);
 EXECUTE head_and_producers (%(topic_id)s, %(partition)s, %(producers)s)"""
+PREPARE = f"""DEALLOCATE ALL; PREPARE lock_row (bigint, int) AS {LOCK_ROW % _PLANNED};
+PREPARE head (bigint, int) AS {LOCKED}{folding.wanted_sql(NOTHING) % _PLANNED};
+PREPARE head_and_producers (bigint, int, bigint[]) AS {LOCKED}{folding.wanted_sql(Wanted(producers=frozenset((0,)))) % _PLANNED};
+PREPARE set_end (bigint, int, bigint, bigint, bigint, bytea, bigint, bigint) AS
+    UPDATE partition_state SET end_lsn = $3, end_offset = $4, end_epoch = $5, end_chain = $6, last_append_time = $7, segment_id = $8
+    WHERE topic_id = $1 AND partition = $2;
+PREPARE set_commit (bigint, int, bigint, bigint, bigint, bigint) AS
+    UPDATE partition_commit SET commit_lsn = $3, commit_offset = $4, applied_lsn = $5, trim_offset = greatest(trim_offset, $6)
+    WHERE topic_id = $1 AND partition = $2;
+PREPARE put_producer (bigint, int, bigint, int, bigint, jsonb, bigint) AS {producers.UPSERT % tuple(f"${number}" for number in range(1, 8))}"""
+SET_END = "EXECUTE set_end (%s, %s, %s, %s, %s, %s, %s, %s)"
+SET_COMMIT = "EXECUTE set_commit (%s, %s, %s, %s, %s, %s)"
+PUT_PRODUCER = "EXECUTE put_producer (%s, %s, %s, %s, %s, %s, %s)"
 HAS_ENTRY = "SELECT 1 FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn = %s AND chain = %s"
-SET_END = """UPDATE partition_state SET end_lsn = %s, end_offset = %s, end_epoch = %s, end_chain = %s, last_append_time = %s, segment_id = %s
-             WHERE topic_id = %s AND partition = %s"""
 OPEN_SEGMENT = "INSERT INTO segment_start (topic_id, partition, segment_id, first_lsn, first_offset) VALUES (%s, %s, %s, %s, %s)"
 TRUNCATE = "DELETE FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s"
 TRUNCATE_STARTS = "DELETE FROM segment_start WHERE topic_id = %s AND partition = %s AND first_lsn >= %s"
@@ -91,8 +99,6 @@ SET_FAULT = "UPDATE partition_state SET fault = %s WHERE topic_id = %s AND parti
 ENTRIES = f"""COPY (SELECT {_NAMES} FROM (SELECT *, sum({_SIZE} + 200) OVER (ORDER BY lsn) AS total FROM log_entry
     WHERE topic_id = %s AND partition = %s AND lsn >= %s AND lsn < %s) e
     WHERE total <= %s OR lsn = %s ORDER BY lsn) TO STDOUT (FORMAT binary)"""
-SET_COMMIT = """UPDATE partition_commit SET commit_lsn = %s, commit_offset = %s, applied_lsn = %s, trim_offset = greatest(trim_offset, %s)
-                WHERE topic_id = %s AND partition = %s"""
 SET_START = """UPDATE partition_state SET start_lsn = %s, start_offset = %s, start_epoch = %s, start_chain = %s
                WHERE topic_id = %s AND partition = %s"""
 # A fold that is under way has ended, and the next one sees that this replica is being seeded.
@@ -218,12 +224,12 @@ class _Held:
         if self._segment != self._open_segment:
             self._statements.append((OPEN_SEGMENT, (*self._partition, self._open_segment, self.head.end.lsn, self.head.end.offset)))
             self._segment = self._open_segment
-        self._statements.append((SET_END, (end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment, *self._partition)))
+        self._statements.append((SET_END, (*self._partition, end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment)))
         return rows.entries, end
 
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
-        self._statements.append((SET_COMMIT, (lsn, offset, lsn, changes.trim_offset, *self._partition)))
-        self._statements += producers.statements(self._partition, changes.producers)
+        self._statements.append((SET_COMMIT, (*self._partition, lsn, offset, lsn, changes.trim_offset)))
+        self._statements += producers.statements(self._partition, changes.producers, PUT_PRODUCER)
         self._statements += consumers.statements(self._partition, changes.consumers, changes.requests)
 
     @property
@@ -250,7 +256,7 @@ class _Held:
         self._cursor.execute(SEGMENT_LEFT, self._partition)
         self._segment = self._cursor.fetchone()[0]
         self.head = replace(head, end=end)
-        self._statements.append((SET_END, (end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment, *self._partition)))
+        self._statements.append((SET_END, (*self._partition, end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment)))
 
     def raise_commit(self, lsn: int, offset: int) -> None:
         self._statements.append((RAISE_COMMIT, (lsn, offset, *self._partition)))
@@ -447,11 +453,11 @@ class PostgresLogStore:
             self._on_event("after_commit")
 
     def _lock_statement(self, connection: Any, cursor: Any, wanted: Wanted) -> str:
-        if wanted.consumers or wanted.requests:
-            return f"{LOCK_ROW}; {LOCKED}{folding.wanted_sql(wanted)}"
         if connection not in self._planned:
             cursor.execute(PREPARE)
             self._planned.add(connection)
+        if wanted.consumers or wanted.requests:
+            return f"{LOCK_ROW}; {LOCKED}{folding.wanted_sql(wanted)}"
         return LOCK_HEAD_AND_PRODUCERS if wanted.producers else LOCK_HEAD
 
     @staticmethod

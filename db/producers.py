@@ -25,7 +25,7 @@ def from_rows(rows: list[list[Any]] | None) -> dict[int, ProducerState]:
             for producer_id, epoch, last_seq, recent, append_time in rows or ()}
 
 
-def statements(partition: PartitionId, changed: Mapping[int, ProducerState]) -> list[tuple[str, tuple[Any, ...]]]:
-    """What writes the changed producers."""
-    return [(UPSERT, (*partition, producer_id, state.epoch, state.last_seq, json.dumps(state.recent), state.append_time))
+def statements(partition: PartitionId, changed: Mapping[int, ProducerState], upsert: str = UPSERT) -> list[tuple[str, tuple[Any, ...]]]:
+    """What writes the changed producers, by ``upsert`` or what takes the same values."""
+    return [(upsert, (*partition, producer_id, state.epoch, state.last_seq, json.dumps(state.recent), state.append_time))
             for producer_id, state in changed.items()]

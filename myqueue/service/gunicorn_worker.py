@@ -152,14 +152,14 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         conn.close()
 
     def notify(self) -> None:
-        """Called by the main loop, about once a second where nothing happens."""
-        super().notify()
+        """Called by the main loop, about once a second where nothing happens, twice a request where much does: the arbiter is told now and then."""
         if self.nr_conns >= self.worker_connections:
             self._make_room()
         now = _clock.monotonic()
         if now < self._looked_at + LOOK_SECONDS:
             return
         self._looked_at = now
+        super().notify()
         for conn in [conn for conn in self._arriving if now >= min(conn.sock.deadline, self.ends_at)]:
             self._give_up(conn)
         for conn in [conn for conn, until in self._leaving.items() if now >= until]:

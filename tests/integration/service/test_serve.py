@@ -30,6 +30,15 @@ def frame() -> Iterator[Service]:
         yield running
 
 
+def test_a_worker_gives_its_sign_of_life_on_no_disk(frame: Service) -> None:
+    """Where there is a folder in memory: a file's time on a disk waits for the syncs of all who write there."""
+    if not os.access("/dev/shm", os.W_OK):
+        return
+    for pid in frame.workers():
+        opened = [os.readlink(file) for file in Path(f"/proc/{pid}/fd").iterdir()]
+        assert [name for name in opened if "wgunicorn" in name and name.startswith("/dev/shm/")], opened
+
+
 def test_a_taken_port_is_one_clear_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from gunicorn.workers.gthread import PollableMethodQueue
 
-from myqueue.service.gunicorn_worker import FrameWorker
+from myqueue.service import gunicorn_worker
+from myqueue.service.gunicorn_worker import LOOK_SECONDS, FrameWorker
 
 
 @pytest.mark.timeout(10)
@@ -22,3 +23,27 @@ def test_a_stop_takes_no_lock_that_the_interrupted_code_may_hold() -> None:
     finally:
         worker.method_queue.close()
         worker.tpool.shutdown()
+
+
+def test_the_arbiter_is_told_now_and_then_however_often_the_main_loop_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sign of life is a system call on a file: not one for each request."""
+    now = 100.0
+    told: list[float] = []
+
+    class Clock:
+        def monotonic(self) -> float:
+            return now
+
+    class SignOfLife:
+        def notify(self) -> None:
+            told.append(now)
+
+    monkeypatch.setattr(gunicorn_worker, "_clock", Clock())
+    worker = object.__new__(FrameWorker)
+    worker.tmp, worker.nr_conns, worker.worker_connections = SignOfLife(), 0, 1
+    worker._arriving, worker._leaving, worker._looked_at = {}, {}, 0.0
+    for _ in range(100):
+        worker.notify()
+        now += LOOK_SECONDS / 10
+    assert 10 <= len(told) <= 11
+    assert told[0] == 100.0
