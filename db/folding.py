@@ -16,7 +16,10 @@ from . import consumers, producers
 from .log_store import NOTHING, Head, Wanted
 
 FROM_HEAD = "FROM partition_state p JOIN partition_commit c USING (topic_id, partition)"
-WHERE_PARTITION = "WHERE p.topic_id = %(topic_id)s AND p.partition = %(partition)s"
+# Rows that change with every append are looked for from their newest version on. While somebody's old snapshot keeps what is dead, thousands of
+# versions lie before it in the index: a range read backwards meets the newest first, where an equality would begin with the oldest.
+NEWEST = "WHERE topic_id = %(topic_id)s AND partition >= %(partition)s AND partition <= %(partition)s ORDER BY partition DESC LIMIT 1"
+OF_PARTITION = f"FROM (SELECT * FROM partition_state {NEWEST}) p CROSS JOIN (SELECT * FROM partition_commit {NEWEST}) c"
 ABOVE_APPLIED = """SELECT * FROM (
     SELECT topic_id, partition, lsn, epoch, kind, base_offset, record_count, append_time, producer_id, producer_epoch, producer_seq,
            request_index, request_count, sum(record_count) OVER (PARTITION BY lsn - request_index), body
@@ -50,7 +53,8 @@ def fold(cursor: Any, partition: PartitionId, applied: int, end: int) -> int:
         state.fold(head, record_count, body)
     changes = state.changed_since(stored)
     folded = requests[-1][0].lsn + requests[-1][0].request_count
-    statements = [*producers.statements(partition, changes.producers), *consumers.statements(partition, changes.consumers, changes.requests),
+    statements = [*producers.statements(partition, changes.producers, stored=stored.producers.keys()),
+                  *consumers.statements(partition, changes.consumers, changes.requests, stored=stored.consumers.keys()),
                   (SET_APPLIED, (folded, changes.trim_offset, *partition))]
     cursor.execute("; ".join(text for text, _ in statements), [value for _, values in statements for value in values])
     return folded
@@ -101,4 +105,4 @@ def parameters(partition: PartitionId, wanted: Wanted = NOTHING, lock_timeout_se
 
 def wanted_sql(wanted: Wanted) -> str:
     return (f"{producers.SELECT if wanted.producers else 'NULL'}, {consumers.SELECT if wanted.consumers else 'NULL'}, "
-            f"{consumers.SELECT_REQUESTS if wanted.requests else 'NULL'} {FROM_HEAD} {WHERE_PARTITION}")
+            f"{consumers.SELECT_REQUESTS if wanted.requests else 'NULL'} {OF_PARTITION}")

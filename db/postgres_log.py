@@ -43,7 +43,7 @@ from myqueue.protocol.types import PartitionId, Record
 
 from . import consumers, folding, producers, segments, time_search
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
-from .folding import FROM_HEAD, WHERE_PARTITION
+from .folding import FROM_HEAD, NEWEST, OF_PARTITION
 from .log_store import NOTHING, EntryMark, Found, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
 from .replication.log import chain_before, epoch_before
 from .sql_log import SqlLogView, find_mark
@@ -62,26 +62,26 @@ HEAD = """p.promised_epoch, p.leader_epoch, p.voters, p.replication_factor, p.le
 HEAD_COLUMNS = 20
 # The second SELECT has a snapshot taken after the lock was gained: it sees what the previous holder committed.
 BEGIN = "BEGIN; SET LOCAL lock_timeout = %(lock_timeout_ms)s; "
-LOCK_ROW = f"SELECT 1 FROM partition_state p {WHERE_PARTITION} FOR UPDATE"
+LOCK_ROW = f"SELECT 1 FROM partition_state {NEWEST} FOR UPDATE"
 LOCKED = f"SELECT {HEAD}, p.segment_id, (SELECT max(segment_id) FROM segment s WHERE s.topic_id = p.topic_id AND s.state = 'open'), "
 # What an append needs is planned once a connection: planning costs as much as the work itself.
 _PLANNED = {"topic_id": "$1", "partition": "$2", "producers": "$3"}
 LOCK_HEAD = "EXECUTE lock_row (%(topic_id)s, %(partition)s); EXECUTE head (%(topic_id)s, %(partition)s)"
 LOCK_HEAD_AND_PRODUCERS = """EXECUTE lock_row (%(topic_id)s, %(partition)s);
 EXECUTE head_and_producers (%(topic_id)s, %(partition)s, %(producers)s)"""
-PREPARE = f"""DEALLOCATE ALL; PREPARE lock_row (bigint, int) AS {LOCK_ROW % _PLANNED};
+PREPARE = f"""DEALLOCATE ALL; SET plan_cache_mode = force_generic_plan; PREPARE lock_row (bigint, int) AS {LOCK_ROW % _PLANNED};
 PREPARE head (bigint, int) AS {LOCKED}{folding.wanted_sql(NOTHING) % _PLANNED};
 PREPARE head_and_producers (bigint, int, bigint[]) AS {LOCKED}{folding.wanted_sql(Wanted(producers=frozenset((0,)))) % _PLANNED};
 PREPARE set_end (bigint, int, bigint, bigint, bigint, bytea, bigint, bigint) AS
     UPDATE partition_state SET end_lsn = $3, end_offset = $4, end_epoch = $5, end_chain = $6, last_append_time = $7, segment_id = $8
-    WHERE topic_id = $1 AND partition = $2;
+    WHERE ctid = (SELECT ctid FROM partition_state {NEWEST % _PLANNED});
 PREPARE set_commit (bigint, int, bigint, bigint, bigint, bigint) AS
     UPDATE partition_commit SET commit_lsn = $3, commit_offset = $4, applied_lsn = $5, trim_offset = greatest(trim_offset, $6)
     WHERE topic_id = $1 AND partition = $2;
-PREPARE put_producer (bigint, int, bigint, int, bigint, jsonb, bigint) AS {producers.UPSERT % tuple(f"${number}" for number in range(1, 8))}"""
+PREPARE put_producer (int, bigint, jsonb, bigint, bigint, int, bigint, bigint) AS {producers.UPDATE % tuple(f"${n}" for n in range(1, 9))}"""
 SET_END = "EXECUTE set_end (%s, %s, %s, %s, %s, %s, %s, %s)"
 SET_COMMIT = "EXECUTE set_commit (%s, %s, %s, %s, %s, %s)"
-PUT_PRODUCER = "EXECUTE put_producer (%s, %s, %s, %s, %s, %s, %s)"
+PUT_PRODUCER = "EXECUTE put_producer (%s, %s, %s, %s, %s, %s, %s, %s)"
 HAS_ENTRY = "SELECT 1 FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn = %s AND chain = %s"
 OPEN_SEGMENT = "INSERT INTO segment_start (topic_id, partition, segment_id, first_lsn, first_offset) VALUES (%s, %s, %s, %s, %s)"
 TRUNCATE = "DELETE FROM log_entry WHERE topic_id = %s AND partition = %s AND lsn >= %s"
@@ -92,8 +92,8 @@ RAISE_COMMIT = """UPDATE partition_commit SET commit_lsn = greatest(commit_lsn, 
 # A lower bound, learnt again after a crash: no wait for the disk, and no lock on the head.
 ADVANCE = f"BEGIN; SET LOCAL synchronous_commit = off; {RAISE_COMMIT}; COMMIT"
 FOLD = f"""BEGIN; SET LOCAL synchronous_commit = off;
-SELECT 1 FROM partition_commit c WHERE c.topic_id = %(topic_id)s AND c.partition = %(partition)s FOR UPDATE;
-SELECT c.applied_lsn, c.commit_lsn, p.seeding_until {FROM_HEAD} {WHERE_PARTITION}"""
+SELECT 1 FROM partition_commit {NEWEST} FOR UPDATE;
+SELECT c.applied_lsn, c.commit_lsn, p.seeding_until {OF_PARTITION}"""
 SET_LEARNERS = "UPDATE partition_state SET learners = %s WHERE topic_id = %s AND partition = %s"
 SET_FAULT = "UPDATE partition_state SET fault = %s WHERE topic_id = %s AND partition = %s"
 ENTRIES = f"""COPY (SELECT {_NAMES} FROM (SELECT *, sum({_SIZE} + 200) OVER (ORDER BY lsn) AS total FROM log_entry
@@ -200,6 +200,7 @@ class _Held:
         self._segment, self._open_segment = row[HEAD_COLUMNS:HEAD_COLUMNS + 2]
         self.state = folding.state_of(row[HEAD_COLUMNS + 2:])
         self.state.trim_offset = self.head.trim_offset
+        self._stored = frozenset(self.state.producers), frozenset(self.state.consumers)  # which have a row
         self._statements: list[tuple[str, tuple[Any, ...]]] = []
         if self.head.applied_lsn < self.head.end.lsn and in_state:
             self._fold_above_applied()
@@ -228,9 +229,11 @@ class _Held:
         return rows.entries, end
 
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
+        in_producers, in_consumers = self._stored
+        # The commit row first: its lock keeps a fold, which changes the same rows, out until the end.
         self._statements.append((SET_COMMIT, (*self._partition, lsn, offset, lsn, changes.trim_offset)))
-        self._statements += producers.statements(self._partition, changes.producers, PUT_PRODUCER)
-        self._statements += consumers.statements(self._partition, changes.consumers, changes.requests)
+        self._statements += producers.statements(self._partition, changes.producers, stored=in_producers, update=PUT_PRODUCER)
+        self._statements += consumers.statements(self._partition, changes.consumers, changes.requests, stored=in_consumers)
 
     @property
     def log(self) -> SqlLogView:
@@ -400,7 +403,7 @@ class PostgresLogStore:
         with self.transaction() as cursor:
             # Who makes it again waits for the topic's row, as here, and so sees what was promised.
             cursor.execute(segments.LOCK_TOPIC, (partition.topic_id,))
-            cursor.execute(f"SELECT p.promised_epoch FROM partition_state p {WHERE_PARTITION} FOR UPDATE", folding.parameters(partition))
+            cursor.execute(f"SELECT promised_epoch FROM partition_state {NEWEST} FOR UPDATE", folding.parameters(partition))
             found = cursor.fetchone()
             if found is not None and found[0] >= before_epoch:
                 return False
@@ -413,7 +416,7 @@ class PostgresLogStore:
 
     def discard_damaged(self, partition: PartitionId, *, rows_max: int) -> bool:
         with self.transaction() as cursor:
-            cursor.execute(f"SELECT p.fault FROM partition_state p {WHERE_PARTITION} FOR UPDATE", folding.parameters(partition))
+            cursor.execute(f"SELECT fault FROM partition_state {NEWEST} FOR UPDATE", folding.parameters(partition))
             found = cursor.fetchone()
             if found is None or found[0] is None:
                 return True
@@ -506,7 +509,7 @@ class PostgresLogStore:
 
     def snapshot(self, partition: PartitionId) -> Snapshot:
         with self._reading() as cursor:  # one statement: one moment
-            cursor.execute(f"SELECT {HEAD}, {folding.ALL_STATE} {FROM_HEAD} {WHERE_PARTITION}", folding.parameters(partition))
+            cursor.execute(f"SELECT {HEAD}, {folding.ALL_STATE} {OF_PARTITION}", folding.parameters(partition))
             row = _found(cursor.fetchone(), partition)
         head, state = _head(row), folding.state_of(row[HEAD_COLUMNS:])
         state.trim_offset = head.trim_offset
@@ -518,14 +521,14 @@ class PostgresLogStore:
 
     def head(self, partition: PartitionId) -> Head:
         with self._reading() as cursor:
-            cursor.execute(f"SELECT {HEAD} {FROM_HEAD} {WHERE_PARTITION}", folding.parameters(partition))
+            cursor.execute(f"SELECT {HEAD} {OF_PARTITION}", folding.parameters(partition))
             return _head(_found(cursor.fetchone(), partition))
 
     def read(self, partition: PartitionId, offset: int, *, bytes_max: int, records_max: int) -> Slice:
         parameters = folding.parameters(partition) | {"offset": offset, "bytes_max": bytes_max, "records_max": min(records_max, READ_RECORDS_MAX)}
         with self._reading() as cursor:
             cursor.execute(f"""SELECT greatest(p.start_offset, c.trim_offset), c.commit_offset, p.promised_epoch, p.fault, p.seeding_until,
-                               {SEGMENT_OF} {FROM_HEAD} {WHERE_PARTITION}""", parameters)
+                               {SEGMENT_OF} {OF_PARTITION}""", parameters)
             start, end, epoch, fault, seeding_until, segment_id = _found(cursor.fetchone(), partition)
             serves_nothing = fault is not None or seeding_until is not None
             if serves_nothing or not start <= offset < end or segment_id is None:
@@ -660,7 +663,7 @@ def _stored(row: Sequence[Any]) -> StoredRecord:
 
 def _served(cursor: Any, partition: PartitionId) -> tuple[int, int]:
     """The first offset that is served, and the committed end."""
-    cursor.execute(f"SELECT greatest(p.start_offset, c.trim_offset), c.commit_offset {FROM_HEAD} {WHERE_PARTITION}", folding.parameters(partition))
+    cursor.execute(f"SELECT greatest(p.start_offset, c.trim_offset), c.commit_offset {OF_PARTITION}", folding.parameters(partition))
     start, end = _found(cursor.fetchone(), partition)
     return start, end
 

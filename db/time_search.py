@@ -12,12 +12,12 @@ from myqueue.errors import LogFaultError, UnknownPartitionError
 from myqueue.protocol.types import PartitionId
 
 from . import segments
-from .folding import FROM_HEAD, WHERE_PARTITION
+from .folding import OF_PARTITION
 
 # Bounds and segments as of one moment, a row per segment in which something is committed.
 PARTS = f"""SELECT greatest(p.start_offset, c.trim_offset), c.commit_lsn, c.commit_offset, s.segment_id, s.first_lsn, s.first_offset
-            {FROM_HEAD} LEFT JOIN segment_start s ON s.topic_id = p.topic_id AND s.partition = p.partition AND s.first_lsn < c.commit_lsn
-            {WHERE_PARTITION} ORDER BY s.segment_id"""
+            {OF_PARTITION} LEFT JOIN segment_start s ON s.topic_id = p.topic_id AND s.partition = p.partition AND s.first_lsn < c.commit_lsn
+            ORDER BY s.segment_id"""
 # LIMIT keeps the planner, which knows nothing of a fresh table, from joining it as a whole.
 FIRST_SINCE = """WITH RECURSIVE half (low, high) AS (
         SELECT %(low)s::bigint, %(high)s::bigint

@@ -16,8 +16,11 @@ from sqlalchemy import event
 from broker.core.admission import admit
 from broker.core.append import AppendRequest
 from broker.core.offsets import CommitRequest, TrimRequest
+from db import consumers, producers
 from db.engine import libpq_url, make_engine
-from db.postgres_log import READ, PostgresLogStore
+from db.folding import wanted_sql
+from db.log_store import Wanted
+from db.postgres_log import PREPARE, READ, SET_END, PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, TooLargeError, UnavailableError
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, messages_of, pack, records_of
@@ -96,6 +99,48 @@ def test_an_append_is_planned_once_a_connection_and_again_where_that_was_cut_sho
         cursor.execute("SELECT name, generic_plans + custom_plans > 0 FROM pg_prepared_statements ORDER BY name")
         planned = ("head", "head_and_producers", "lock_row", "put_producer", "set_commit", "set_end")
         assert cursor.fetchall() == [(name, True) for name in planned]
+
+
+VERSIONS = ("UPDATE partition_state SET segment_id = segment_id", "UPDATE producer_state SET last_seq = last_seq",
+            "UPDATE consumer_offset SET lsn = lsn")
+
+
+def test_what_somebodys_old_snapshot_keeps_alive_is_not_read_through_by_every_append(store: PostgresLogStore):
+    """Versions of the head's rows cannot go while a transaction is left open: an append still finds, and writes, the newest in a few pages."""
+    append(store, b"one", seq=0)
+    write(store, CommitRequest("#1", 0))
+    with store._connection(store._reader) as holder, holder.cursor() as held:
+        held.execute("SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM partition_state")
+        rows(store, f"DO $$ BEGIN FOR number IN 1..3000 LOOP {'; '.join(VERSIONS)}; END LOOP; END $$; SELECT 1")
+        append(store, b"two", seq=1)
+        write(store, CommitRequest("#1", 1))
+        with store.transaction() as cursor:
+            cursor.execute(f"ANALYZE partition_state, partition_commit, producer_state, consumer_offset; {PREPARE}")
+            pages = {}
+            for table in ("partition_state", "producer_state", "consumer_offset"):
+                cursor.execute("SELECT pg_relation_size(%s::regclass) / 8192", (table,))
+                pages[table] = cursor.fetchone()[0]
+            looked_at = {}
+            place = {"topic_id": PARTITION.topic_id, "partition": PARTITION.partition}
+            consumer = f"SELECT {wanted_sql(Wanted(consumers=frozenset({'#1'})))}"
+            producer_id = sequence(0).producer_id
+            head, state = store.head(PARTITION), store.snapshot(PARTITION).state
+            for name, statement, values in (
+                    ("lock", "EXECUTE lock_row (%(topic_id)s, %(partition)s)", place),
+                    ("head", "EXECUTE head_and_producers (%(topic_id)s, %(partition)s, %(producers)s)", place | {"producers": [producer_id]}),
+                    ("consumer", consumer, place | {"consumers": ["#1"]}),
+                    ("end", SET_END, (*PARTITION, *head.end[:4], head.end.append_time, 1)),
+                    *((f"state {number}", *statement) for number, statement in enumerate(
+                        producers.statements(PARTITION, state.producers, stored=state.producers)
+                        + consumers.statements(PARTITION, state.consumers, {}, stored=state.consumers)))):
+                cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}", values)
+                plan = cursor.fetchone()[0][0]["Plan"]
+                looked_at[name] = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+            cursor.execute("ROLLBACK; BEGIN")
+        held.execute("ROLLBACK")
+    assert min(pages.values()) > 20, pages
+    assert len(looked_at) == 6
+    assert max(looked_at.values()) < 20, looked_at
 
 
 def test_the_view_shows_committed_messages(store: PostgresLogStore):
