@@ -114,7 +114,11 @@ class Nemesis:
                 self._lab.tell("start", name)
         self._finish_errands()
         for name in sorted(self._drained):
-            self._drain(name, draining=False)
+            began = self._now()
+            try:
+                self._drain(name, draining=False)
+            except AssertionError as error:  # the campaign goes on, to its verdict
+                self._history.struck.append(Struck("drain_broker", name, began, self._now(), str(error)))
 
     def remove_added(self) -> None:
         """Remove the brokers that were added, and stop them; everything else is healed. Raises AssertionError: one could not be drained."""

@@ -181,6 +181,13 @@ def test_every_checker_has_a_planted_anomaly() -> None:
     assert set(CHECKERS) == {planted.checker for planted in PLANTED.values()}
 
 
+def test_nothing_is_called_lost_in_logs_that_nobody_could_look_into() -> None:
+    """The cluster did not come back: that is told, and no more than that."""
+    history = good()
+    history.healed_at, history.stored = None, {}
+    assert ["stuck"] == [name for name, checker in CHECKERS.items() if list(checker(history))]
+
+
 def test_an_unknown_create_may_take_effect_late_or_never() -> None:
     """Answers that contradict each other in time are explained by one that was never answered."""
     unknown = Command("a", CREATE, "n", UNKNOWN, None, 0.0, 1.0)
