@@ -219,11 +219,6 @@ class MetadataStore:
                 tables.append(tuple(row(*values) for values in cursor.fetchall()))
         return CatalogueRows(cluster_id, applied_index, *tables)
 
-    def applied_index(self) -> int:
-        with transaction(self._engine) as cursor:
-            cursor.execute(STATE)
-            return cursor.fetchone()[1]
-
     def is_producer(self, producer_id: int, topic_id: int) -> bool:
         return self._exists(IS_PRODUCER, (producer_id, topic_id))
 

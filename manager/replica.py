@@ -40,24 +40,14 @@ class Replica:
         self._store, self._role, self._peers, self._signals, self._clock = store, role, peers, signals, clock
         self._wait_seconds = wait_seconds
         self._lock = threading.Lock()
-        self._applied = (-1, 0)  # (stamp, index)
         self._written = 0
         self._settled_term = 0
         self._cached: tuple[int, Catalogue] | None = None  # with the stamp taken before it was read
         self._registered: set[tuple[str, int, int]] = set()
 
     def applied_index(self) -> int:
-        """The index applied here: at least what it was when this was called."""
-        stamp = self._signals.stamp(sig.APPLIED)
-        known, index = self._applied
-        if known != stamp:
-            index = self._store.applied_index()
-            self._applied = (stamp, index)
-        return index
-
-    def known_index(self) -> int | None:
-        """An index that is surely applied here, without asking the database; None before it was ever asked."""
-        return self._applied[1] if self._applied[0] != -1 else None
+        """The index applied here and announced to all processes: what is read from now on shows it. 0 until the driver has looked."""
+        return self._role.shown_index
 
     def note_written(self, index: int) -> None:
         """A command that was asked for here is done at this index, whether or not it is applied here yet."""
@@ -65,7 +55,7 @@ class Replica:
 
     def index_of_writes(self) -> int:
         """What a reader must see to see every command that was answered here."""
-        return max(self._written, self.known_index() or 0)
+        return max(self._written, self.applied_index())
 
     def wait_for(self, index: int, timeout_seconds: float) -> bool:
         """Wait until this manager has applied an index."""
@@ -76,7 +66,7 @@ class Replica:
                 return True
             left = end - self._clock.monotonic()
             if left <= 0 or not self._signals.wait(sig.APPLIED, stamp, left):
-                return self._store.applied_index() >= index
+                return self.applied_index() >= index
 
     def require(self, min_index: int) -> None:
         """Wait until a reader's index is applied here. Raises StaleMetadataError if it takes too long."""

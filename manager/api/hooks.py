@@ -68,8 +68,8 @@ def install(blueprint: Blueprint, *, gate: Gate, replica: Replica) -> None:
 
     @blueprint.after_request
     def freshness(response: Response) -> Response:
-        index = replica.known_index() if request.method in ("GET", "HEAD") else replica.index_of_writes()
-        if index is not None:
+        index = replica.applied_index() if request.method in ("GET", "HEAD") else replica.index_of_writes()
+        if index:
             response.headers[routes.APPLIED_INDEX] = str(index)
         response.headers[routes.FRESHNESS] = f"{min(replica.freshness_seconds(), 1e9):.3f}"
         if g.pop("not_taken", False):

@@ -200,7 +200,7 @@ class Driver:
             if ready.persist or ready.apply:
                 return readies, desk.write(ready.persist, apply=True)
         state = desk.held.state
-        return readies, Applied(state.applied_index, state.commit_index)
+        return readies, Applied(state.applied_index, state.applied_index, state.commit_index)
 
     def _reach(self, held: Held) -> None:
         """Be able to send to every member of the membership that was in force."""
@@ -225,15 +225,21 @@ class Driver:
                 self._give_up()
 
     def _effects(self, done: Applied) -> None:
+        """Announce what is on disk, first that what others keep in memory is old, then the index: whoever waits for that finds it in what he reads.
+
+        What a driver before this one had no time to announce, or was taken over as a state, is announced with it.
+        """
         metrics.APPLIED_INDEX.set(done.applied_index)
-        if not done.results:
+        shown = self._role.shown_index
+        if done.applied_index == shown:
             return
         if any(kind not in OF_LEADERS for kind, _ in done.results):
             fault_point("apply_after_commit")
         for kind, result in done.results:
             metrics.COMMANDS.labels(kind, result).inc()
-        if done.catalogue_changed:
+        if done.catalogue_changed or done.before != shown:
             self._signals.give(sig.CATALOGUE)
+        self._role.show(done.applied_index)
         self._signals.give(sig.APPLIED)
         if done.events:
             self._on_events(done.events)

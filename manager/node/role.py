@@ -1,4 +1,4 @@
-"""What the worker processes of one manager know together about who leads: a few shared bytes, mapped before the workers fork.
+"""What the worker processes of one manager know together, of who leads and how far they are: a few shared bytes, mapped before the workers fork.
 
 It is a hint for routing and for timers, never what a decision rests on: that is the row ``raft_state`` under its lock. The
 fields are written one after the other, so another process may for a moment see one of them old; all that can cost is
@@ -13,9 +13,9 @@ from manager.raft.state import Contact
 from myqueue.clock import Clock
 from myqueue.errors import UnavailableError
 
-_TERM, _LEADER, _LED_TERM, _READ, _READ_INDEX, _HANDED_OVER, _HANDING_OVER, _LEAVING, _LIFE = range(9)  # integers
-_CONTACT_AT, _LEADER_AT, _SINCE = range(9, 12)  # moments of the monotonic clock, which all processes of the machine share
-_FIELDS = 12
+_TERM, _LEADER, _LED_TERM, _READ, _READ_INDEX, _HANDED_OVER, _HANDING_OVER, _LEAVING, _LIFE, _SHOWN = range(10)  # integers
+_CONTACT_AT, _LEADER_AT, _SINCE = range(10, 13)  # moments of the monotonic clock, which all processes of the machine share
+_FIELDS = 13
 
 
 class Role:
@@ -97,6 +97,11 @@ class Role:
         """The highest life number that a process of this manager has seen on its own disk, since the manager was started."""
         return self._numbers[_LIFE]
 
+    @property
+    def shown_index(self) -> int:
+        """What is applied up to here was announced: nobody who looks from now on finds what he kept in memory to be older. 0 at the start."""
+        return self._numbers[_SHOWN]
+
     # --- what is noted, always after the commit ---
 
     def note_contact(self, contact: Contact, term: int) -> None:
@@ -133,6 +138,10 @@ class Role:
     def note_life(self, life: int) -> None:
         """Called under the lock of ``raft_state``, so that no process notes an older number behind a newer one."""
         self._numbers[_LIFE] = life
+
+    def show(self, index: int) -> None:
+        """All that is applied up to here is announced. By the driver: if it is behind what it finds, another one ended before it had said so."""
+        self._numbers[_SHOWN] = index
 
     # --- fresh reads: the driver confirms them for all processes ---
 

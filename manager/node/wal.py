@@ -62,8 +62,9 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What one turn of applying did."""
+    """What one turn of applying did, which began at what was applied ``before``."""
 
+    before: int
     applied_index: int
     commit_index: int
     results: tuple[tuple[str, str], ...] = ()  # (command type, "ok" or the error's code)
@@ -94,12 +95,12 @@ class Desk:
             snapshots.install(rows, changes.install.state)
             if is_registered_lost(membership_in(rows), state.node_id):
                 _renew(rows, self._role, "the state that it takes says so")
-            return Applied(state.applied_index, state.commit_index, commit_rose=state.commit_index > before.commit_index)
+            return Applied(before.applied_index, state.applied_index, state.commit_index, commit_rose=state.commit_index > before.commit_index)
         if changes.delete_from is not None:
             rows.truncate(changes.delete_from)
         if changes.insert:
             rows.append(changes.insert)
-        done = _apply(rows, state, self._snapshot_entries) if apply else Applied(state.applied_index, state.commit_index)
+        done = _apply(rows, state, self._snapshot_entries) if apply else Applied(state.applied_index, state.applied_index, state.commit_index)
         state = replace(state, applied_index=done.applied_index)
         if state != before:
             rows.write_state(state)
@@ -315,7 +316,7 @@ def _apply(held: HeldWal, state: RaftState, snapshot_entries: int | None) -> App
             touched |= {row.table for row in change.changes}
     applied = entries[-1].index if entries else state.applied_index
     lost = any(loses_disk(entry.command, state) for entry in entries)
-    return Applied(applied, state.commit_index, tuple(results), tuple(events), bool(touched & CATALOGUE_TABLES), disk_lost=lost)
+    return Applied(state.applied_index, applied, state.commit_index, tuple(results), tuple(events), bool(touched & CATALOGUE_TABLES), disk_lost=lost)
 
 
 def _apply_one(held: HeldWal, entry: WalEntry, sessions: dict[str, Session]) -> Change | None:

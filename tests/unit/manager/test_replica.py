@@ -28,34 +28,38 @@ class Store:
 
     cluster_id: str | None = None
 
-    def applied_index(self) -> int:
-        return self.index
-
     def catalogue(self) -> CatalogueRows:
         return CatalogueRows(self.cluster_id, self.index, (), (), (), ())
 
 
 class Applying(Signals):
-    """Signals of a manager that applies the next entry as soon as somebody waits for one, and then does as it is told."""
+    """Signals of a manager that applies the next entry as soon as somebody waits for one, announces it, and then does as it is told."""
 
     on_wait: Callable[[], object] = staticmethod(lambda: None)
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, role: Role) -> None:
         super().__init__(Wakeups(), threading.Event())
-        self._store, self.waits = store, 0
+        self._store, self._role, self.waits = store, role, 0
 
     def wait(self, key: int, stamp: int, timeout_seconds: float) -> bool:
         self.waits += 1
         self._store.index += 1
+        self.announce()
         self.on_wait()
         self.give(key)
         return True
+
+    def announce(self) -> None:
+        self.give(sig.CATALOGUE)
+        self._role.show(self._store.index)
 
 
 @pytest.fixture
 def manager() -> SimpleNamespace:
     clock, store = ManualClock(), Store()
-    role, signals, peers = Role(1, clock, leader_kept_seconds=KEPT_SECONDS), Applying(store), SimpleNamespace(follow=lambda members: None)
+    role, peers = Role(1, clock, leader_kept_seconds=KEPT_SECONDS), SimpleNamespace(follow=lambda members: None)
+    signals = Applying(store, role)
+    role.show(store.index)
     replica = Replica(store, role=role, peers=peers, signals=signals, clock=clock, wait_seconds=2.0)  # type: ignore[arg-type]
     return SimpleNamespace(clock=clock, store=store, role=role, signals=signals, peers=peers, replica=replica)
 
@@ -89,15 +93,22 @@ def test_a_manager_that_is_cut_off_answers_at_once(manager: SimpleNamespace, sil
     assert (5, 0) == (manager.replica.applied_index(), manager.signals.waits)
 
 
+def test_whoever_waited_for_an_index_reads_nothing_older_from_memory(manager: SimpleNamespace) -> None:
+    """A process may look at the database between the commit of what was applied and the word that what it keeps in memory is old."""
+    manager.role.note_contact(Contact(manager.clock.monotonic(), 3), 7)
+    assert 5 == manager.replica.catalogue().version
+    manager.store.index = 7  # committed, and not announced yet
+    manager.replica.prefer(7)
+    assert (1, 8) == (manager.signals.waits, manager.replica.catalogue().version)
+
+
 def test_a_writer_is_told_where_its_command_is_done_and_not_how_far_this_manager_is(manager: SimpleNamespace) -> None:
     """A manager that passed it on may be behind; a reader elsewhere must see it all the same."""
-    assert 0 == manager.replica.index_of_writes()
-    manager.replica.applied_index()
+    assert 5 == manager.replica.index_of_writes()
     manager.replica.note_written(9)
-    assert (5, 9) == (manager.replica.known_index(), manager.replica.index_of_writes())
+    assert (5, 9) == (manager.replica.applied_index(), manager.replica.index_of_writes())
     manager.store.index = 12
-    manager.signals.give(sig.APPLIED)
-    manager.replica.applied_index()
+    manager.signals.announce()
     assert 12 == manager.replica.index_of_writes()
 
 
