@@ -1,8 +1,8 @@
 """What the worker processes of one manager know together, of who leads and how far they are: a few shared bytes, mapped before the workers fork.
 
 It is a hint for routing and for timers, never what a decision rests on: that is the row ``raft_state`` under its lock. The
-fields are written one after the other, so another process may for a moment see one of them old (of the index that is shown: a moment's wait); all that can cost is
-a look at the wrong manager or one election timeout.
+fields are written one after the other, so another process may for a moment see one of them old; all that can cost is
+a look at the wrong manager, one election timeout, or, of the index that is shown, a moment's wait.
 """
 
 from __future__ import annotations
