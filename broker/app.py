@@ -12,6 +12,7 @@ from myqueue.service.lifecycle import Lifecycle
 from myqueue.service.metrics import Look
 
 from .api import internal, partition, records
+from .api.packed import PackedAppends
 from .core.appends import BODY_BYTES_MAX
 from .directory import Directory
 from .follower import Follower
@@ -28,4 +29,5 @@ def create_app(node: str, service: BrokerService, store: LogStore, directory: Di
     app = build_app(node, blueprints, lifecycle=lifecycle, ready=identity.ready, guard=guard, body_bytes_max=BODY_BYTES_MAX, look=look)
     app.config["MAX_FORM_MEMORY_SIZE"] = BODY_BYTES_MAX  # a message of 1 MiB may come as a form field
     speak_by_path(app)
+    app.wsgi_app = PackedAppends(app, node, guard, service, directory)  # type: ignore[method-assign]
     return app

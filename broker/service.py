@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from db.log_store import Head, LogStore, StoredRecord, Wanted
+from db.log_store import Head, HeadMovedError, LogStore, Remembered, StoredRecord, Wanted
 from db.replication import counts
 from myqueue.clock import Clock
 from myqueue.errors import (
@@ -26,7 +26,7 @@ from myqueue.errors import (
     UnknownPartitionError,
 )
 from myqueue.protocol.batch import Block
-from myqueue.protocol.entry import marker_entry
+from myqueue.protocol.entry import chained, end_chained, marker_entry
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import CommitStamp, PartitionId, ProducerSequence
 from myqueue.service import metrics
@@ -34,6 +34,7 @@ from myqueue.service.wakeups import Wakeups
 
 from .core.admission import fault_of
 from .core.append import AppendRequest, AppendResult
+from .core.appends import entry_size
 from .core.group import GroupPlan, Handed, Request, plan_group
 from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest
 from .core.replica import Appointment, PromiseAnswer, PromisePlan, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
@@ -51,6 +52,8 @@ LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
 OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
 TOPICS_KEY = "topics"  # woken when the topics that this broker knows have changed
 
+# What is written in one exchange on a log that is remembered; more than that is digested while the database stores what comes before.
+AT_ONCE_ENTRIES_MAX, AT_ONCE_BYTES_MAX = 64, 65_536
 TAIL_ENTRIES_MAX = 4_096  # entries that wait for a majority; beyond it nothing is appended
 
 
@@ -60,6 +63,16 @@ class Self:
 
     broker_id: int
     disk_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """What one transaction writes, and what is answered once it is committed."""
+
+    head: Head  # before it
+    plan: GroupPlan
+    answers: Sequence[Answer | MyQueueError]
+    alone: bool  # this disk's commit is the commit
 
 
 class BrokerService:
@@ -317,30 +330,68 @@ class BrokerService:
 
     def _write(self, partition: PartitionId, requests: Sequence[Request], *,
                look_again: bool = True) -> Sequence[Answer | Later[Answer] | MyQueueError]:
-        began, plan, answers = self._clock.monotonic(), None, ()
+        began = self._clock.monotonic()
         told = self._replicator.told(partition)
+        remembered = self._store.remembered(partition, wanted(requests)) if look_again else None
+        write = None if remembered is None else self._by_memory(partition, remembered, requests)
         try:
-            with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
-                head = held.head
-                alone = self._check_may_write(head)
-                if not all(isinstance(request, AppendRequest) for request in requests):
-                    self.standing.check_settled(partition, head, told)
-                readable = LogRange(head.start_offset, head.commit_offset)
-                plan = plan_group(partition, head.end, held.state, readable, requests, epoch=head.leader_epoch, now_us=self._clock.now_us())
-                answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)
-                           and outcome.offset is not None else outcome for request, outcome in zip(requests, plan.outcomes, strict=True)]
-                if plan.entries:
-                    entries, end = held.append(plan.entries, plan.end)
-                    plan = replace(plan, entries=entries, end=end)
-                    if alone:
-                        held.commit(plan.end.lsn, plan.end.offset, plan.changes)  # its commit to disk is the commit
+            if remembered is not None and write is not None and not self._is_appended_at_once(partition, remembered, write):
+                write = None
+            if write is None:
+                with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
+                    head = held.head
+                    alone = self._check_may_write(head)
+                    if not all(isinstance(request, AppendRequest) for request in requests):
+                        self.standing.check_settled(partition, head, told)
+                    readable = LogRange(head.start_offset, head.commit_offset)
+                    plan = plan_group(partition, head.end, held.state, readable, requests, epoch=head.leader_epoch, now_us=self._clock.now_us())
+                    answers = [held.record_at(outcome.offset) if isinstance(request, DequeueRequest) and isinstance(outcome, Handed)
+                               and outcome.offset is not None else outcome for request, outcome in zip(requests, plan.outcomes, strict=True)]
+                    write = _Write(head, plan, answers, alone)
+                    if plan.entries:
+                        # Not remembered: one that committed with others before, and has not folded all of that yet.
+                        entries, end = held.append(plan.entries, plan.end, plan.changes if alone or is_shared(head) else None)
+                        write = replace(write, plan=replace(plan, entries=entries, end=end))
+                        if alone:
+                            held.commit(end.lsn, end.offset, plan.changes)  # its commit to disk is the commit
         except OutcomeUnknownError:
-            if plan is None or not look_again:
+            if write is None or not look_again:
                 raise
-            if not self._is_stored(partition, plan):
+            if not self._is_stored(partition, write.plan):
                 return self._write(partition, requests, look_again=False)
-        self._after_commit(partition, plan, len(requests), self._clock.monotonic() - began)
-        return answers if alone else self._replicated(partition, head, plan, requests, answers)
+        self._after_commit(partition, write.plan, len(requests), self._clock.monotonic() - began)
+        return write.answers if write.alone else self._replicated(partition, write, requests)
+
+    def _by_memory(self, partition: PartitionId, remembered: Remembered, requests: Sequence[Request]) -> _Write | None:
+        """What is to be written on a log that is as it was remembered. None where that is much, or anything but appends that are stored:
+        whatever else is to be told, a refusal above all, is found out under the lock.
+        """
+        if sum(len(request.blocks) if isinstance(request, AppendRequest) else AT_ONCE_ENTRIES_MAX + 1 for request in requests) > AT_ONCE_ENTRIES_MAX:
+            return None
+        head = remembered.head
+        try:
+            alone = self._check_may_write(head)
+        except MyQueueError:
+            return None
+        plan = plan_group(partition, head.end, remembered.state, LogRange(head.start_offset, head.commit_offset), requests, epoch=head.leader_epoch,
+                          now_us=self._clock.now_us())
+        if not all(isinstance(outcome, AppendResult) and not outcome.duplicate for outcome in plan.outcomes):
+            return None
+        if sum(map(entry_size, plan.entries)) > AT_ONCE_BYTES_MAX:
+            return None
+        entries = list(chained(head.end.chain, plan.entries))
+        plan = replace(plan, entries=entries, end=end_chained(plan.end, entries, head.end.chain))
+        return _Write(head, plan, plan.outcomes, alone)  # type: ignore[arg-type]
+
+    def _is_appended_at_once(self, partition: PartitionId, remembered: Remembered, write: _Write) -> bool:
+        """Store it; False where the log is not as it was remembered, and nothing was done."""
+        plan = write.plan
+        try:
+            self._store.append_at_once(partition, remembered, plan.entries, plan.end, plan.changes, commits=write.alone,
+                                       lock_timeout_seconds=WRITER_LOCK_SECONDS)
+        except HeadMovedError:
+            return False
+        return True
 
     def _check_may_write(self, head: Head) -> bool:
         """Whether this disk alone commits. Raises NotLeaderError, UnavailableError: nothing is stored."""
@@ -358,17 +409,16 @@ class BrokerService:
         who = self._who()
         return commits_alone(voters, who.broker_id, who.disk_id) and not head.learners and head.applied_lsn == head.end.lsn
 
-    def _replicated(self, partition: PartitionId, head: Head, plan: GroupPlan, requests: Sequence[Request],
-                    answers: Sequence[Answer | MyQueueError]) -> Sequence[Later[Answer]]:
+    def _replicated(self, partition: PartitionId, write: _Write, requests: Sequence[Request]) -> Sequence[Later[Answer]]:
         """Hand what was written to the replicator; every answer, refusals too, rests on the log up to the end and waits for its commit."""
-        epoch = head.leader_epoch
+        head, plan, epoch = write.head, write.plan, write.head.leader_epoch
         if not self._replicator.knows(partition, epoch):
             self._replicator.lead(partition, head)
         if plan.entries:
             with suppress(NotLeaderError):  # lost just now: those who wait are told that their outcome is unknown
                 self._replicator.stored(partition, epoch, plan.entries, plan.end)
         return [AfterCommit(self._replicator, partition, epoch, plan.end.lsn, answer, confirm=_is_empty(request, answer))
-                for request, answer in zip(requests, answers, strict=True)]
+                for request, answer in zip(requests, write.answers, strict=True)]
 
     def _is_stored(self, partition: PartitionId, plan: GroupPlan) -> bool:
         """After a commit whose answer was lost: look under the head's lock, which the old session may still hold.
@@ -390,8 +440,8 @@ class BrokerService:
                     raise OutcomeUnknownError() from None
                 self._stopping.wait(0.1)
 
-    def _after_commit(self, partition: PartitionId, plan: GroupPlan | None, requests: int, seconds: float) -> None:
-        if plan is None or not plan.entries:
+    def _after_commit(self, partition: PartitionId, plan: GroupPlan, requests: int, seconds: float) -> None:
+        if not plan.entries:
             return
         self._wakeups.wake(partition)
         metrics.APPEND_GROUP.observe(requests)

@@ -26,6 +26,10 @@ class LogBusyError(UnavailableError):
     """Another transaction holds the log; nothing was stored."""
 
 
+class HeadMovedError(UnavailableError):
+    """The log is not as it was remembered; nothing was stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """A partition's head row, and its commit position as far as this replica knows it."""
@@ -86,6 +90,22 @@ class Wanted:
 
 
 NOTHING = Wanted()
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A log as this process left it when it wrote there last. Whether it is so still shows when something is written on it.
+
+    ``state`` holds some of its producers, every entry included; ``place`` is the store's own.
+    """
+
+    head: Head
+    state: LogState
+    place: int = 0
+
+    def holds(self, wanted: Wanted) -> bool:
+        """Whether nothing is wanted but these producers."""
+        return wanted.producers <= self.state.producers.keys() and not (wanted.consumers or wanted.requests or wanted.trim)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +176,10 @@ class HeldLog(Protocol):
     def log(self) -> LogView:
         """The log as a decision reads it."""
 
-    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> tuple[Sequence[LogEntry], LogEnd]:
+    def append(self, entries: Sequence[LogEntry], end: LogEnd, changes: LogState | None = None) -> tuple[Sequence[LogEntry], LogEnd]:
         """Add entries behind the end; ``end`` is where the log ends then. Those that are not chained yet are chained here: both are returned so.
+
+        With ``changes``, what folding these entries changes, the log may be remembered.
 
         Raises:
             CorruptBatchError: an entry cannot be stored. The whole transaction is lost.
@@ -246,6 +268,23 @@ class LogStore(Protocol):
             LogBusyError: the lock was not to be had in time; nothing was stored.
             UnavailableError: the database cannot be reached or gave up before the commit; nothing was stored.
             OutcomeUnknownError: the commit's answer was lost. Hold the log again and look before doing anything else.
+        """
+
+    def remembered(self, partition: PartitionId, wanted: Wanted) -> Remembered | None:
+        """A log as it was left last, with the state of all these producers; None where that is not known, or where more than producers is wanted."""
+
+    def append_at_once(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
+                       commits: bool, lock_timeout_seconds: float = 5.0) -> None:
+        """Append entries, chained already, to a log that is as it was remembered: what :meth:`locked` does in one exchange instead of three.
+
+        Args:
+            changes: what folding the entries changes.
+            commits: the commit position is raised to the end, and the entries are folded.
+
+        Raises:
+            HeadMovedError: the log is not as it was remembered, and is not remembered so any more. Nothing was stored.
+            CorruptBatchError: an entry cannot be stored. Nothing was stored.
+            LogBusyError, UnavailableError, OutcomeUnknownError: as from ``locked``.
         """
 
     def advance(self, partition: PartitionId, lsn: int, offset: int) -> None:

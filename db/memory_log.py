@@ -15,7 +15,21 @@ from myqueue.protocol.entry import Border, LogEnd, LogEntry, chained, end_chaine
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
-from .log_store import NOTHING, EntryMark, Found, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
+from .log_store import (
+    NOTHING,
+    EntryMark,
+    Found,
+    Head,
+    HeadMovedError,
+    HeldPartition,
+    LogBusyError,
+    Part,
+    Remembered,
+    Slice,
+    Snapshot,
+    StoredRecord,
+    Wanted,
+)
 
 
 @dataclass
@@ -38,8 +52,10 @@ class _Held:
     entries: list[LogEntry]
     changes: LogState = field(default_factory=LogState)
     given: LogState | None = None  # the folded state is this one from now on
+    is_known: bool = False  # what was appended changes the state in a way that was said
 
-    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> tuple[Sequence[LogEntry], LogEnd]:
+    def append(self, entries: Sequence[LogEntry], end: LogEnd, changes: LogState | None = None) -> tuple[Sequence[LogEntry], LogEnd]:
+        self.is_known = changes is not None
         for entry in entries:
             _check_storable(entry)
         written = list(chained(self.head.end.chain, entries))
@@ -109,6 +125,11 @@ class _Held:
         return any(entry.head.lsn == lsn and entry.chain == chain for entry in self.entries)
 
 
+def _identity(head: Head) -> tuple[object, ...]:
+    """What a head must have kept for what is remembered of the log to hold."""
+    return head.promised_epoch, head.leader_epoch, head.end, tuple(head.learners), head.fault, head.seeding_until
+
+
 class MemoryLogStore:
     """Keeps everything in a dictionary."""
 
@@ -117,6 +138,7 @@ class MemoryLogStore:
         self._names: dict[int, str] = {}
         self._topics: dict[int, tuple[str, Mapping[str, object]]] = {}
         self._promises: dict[PartitionId, int] = {}  # of replicas that were dropped
+        self._memory: dict[PartitionId, Remembered] = {}
 
     def create(self, partition: PartitionId, *, topic: str, config: Mapping[str, object]) -> None:
         self._names[partition.topic_id] = topic
@@ -166,8 +188,25 @@ class MemoryLogStore:
             for of_log, changed in zip(_maps(log.folded), _maps(held.changes), strict=True):
                 of_log.update(changed)
             log.folded.trim_offset = log.head.trim_offset
+            self._memory.pop(partition, None)
+            if held.is_known:
+                self._memory[partition] = Remembered(log.head, LogState(dict(_above_applied(log).producers), trim_offset=log.head.trim_offset))
         finally:
             log.lock.release()
+
+    def remembered(self, partition: PartitionId, wanted: Wanted) -> Remembered | None:
+        found = self._memory.get(partition)
+        return found if found is not None and found.holds(wanted) else None
+
+    def append_at_once(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
+                       commits: bool, lock_timeout_seconds: float = 5.0) -> None:
+        self._memory.pop(partition, None)
+        with self.locked(partition, Wanted(frozenset(changes.producers)), lock_timeout_seconds=lock_timeout_seconds) as held:
+            if _identity(held.head) != _identity(remembered.head):
+                raise HeadMovedError("the log is not as it was remembered")
+            held.append(entries, end, changes)
+            if commits:
+                held.commit(end.lsn, end.offset, changes)
 
     def advance(self, partition: PartitionId, lsn: int, offset: int) -> None:
         log = self._log(partition)

@@ -17,7 +17,7 @@ import io
 import json
 import logging
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,21 @@ from myqueue.protocol.types import PartitionId, Record
 from . import consumers, folding, producers, segments, time_search
 from .copy_format import ENTRY_COLUMNS, READ_COLUMNS, decode_rows, encode_rows, entries_body
 from .folding import FROM_HEAD, NEWEST, OF_PARTITION
-from .log_store import NOTHING, EntryMark, Found, Head, HeldPartition, LogBusyError, Part, Slice, Snapshot, StoredRecord, Wanted
+from .log_store import (
+    NOTHING,
+    EntryMark,
+    Found,
+    Head,
+    HeadMovedError,
+    HeldPartition,
+    LogBusyError,
+    Part,
+    Remembered,
+    Slice,
+    Snapshot,
+    StoredRecord,
+    Wanted,
+)
 from .replication.log import chain_before, epoch_before
 from .sql_log import SqlLogView, find_mark
 
@@ -52,6 +66,10 @@ _log = logging.getLogger(__name__)
 COPY_CHUNK_BYTES = 1 << 20
 BLOCK_RECORDS_MAX = BLOCK_BYTES_MAX // 4  # each needs its length at least
 READ_RECORDS_MAX = 65_536
+REMEMBERED_MAX = 4_096  # logs as they were left last
+REMEMBERED_PRODUCERS_MAX = 256  # of each
+UNFIT = "the batch cannot be stored: its elements do not fit their columns"
+Statement = tuple[str, tuple[Any, ...]]
 _NAMES = ", ".join(f'"{name}"' for name in ENTRY_COLUMNS)
 _READ_NAMES = ", ".join(f'"{name}"' for name in READ_COLUMNS)
 _SIZE = " + ".join(f'coalesce(pg_column_size("{name}"), 0)' for name in ("keys", "values", "headers", "timestamps"))
@@ -72,6 +90,10 @@ EXECUTE head_and_producers (%(topic_id)s, %(partition)s, %(producers)s)"""
 PREPARE = f"""DEALLOCATE ALL; SET plan_cache_mode = force_generic_plan; PREPARE lock_row (bigint, int) AS {LOCK_ROW % _PLANNED};
 PREPARE head (bigint, int) AS {LOCKED}{folding.wanted_sql(NOTHING) % _PLANNED};
 PREPARE head_and_producers (bigint, int, bigint[]) AS {LOCKED}{folding.wanted_sql(Wanted(producers=frozenset((0,)))) % _PLANNED};
+PREPARE expect (bigint, int, bigint, bigint, bigint, bytea, bigint[], bigint) AS SELECT 1 / coalesce((
+    SELECT promised_epoch = $3 AND leader_epoch = $4 AND end_lsn = $5 AND end_chain = $6 AND learners = $7 AND fault IS NULL AND seeding_until IS NULL
+        AND $8 = (SELECT max(segment_id) FROM segment WHERE topic_id = $1 AND state = 'open')
+    FROM (SELECT * FROM partition_state {NEWEST % _PLANNED}) p), false)::int;
 PREPARE set_end (bigint, int, bigint, bigint, bigint, bytea, bigint, bigint) AS
     UPDATE partition_state SET end_lsn = $3, end_offset = $4, end_epoch = $5, end_chain = $6, last_append_time = $7, segment_id = $8
     WHERE ctid = (SELECT ctid FROM partition_state {NEWEST % _PLANNED});
@@ -79,6 +101,9 @@ PREPARE set_commit (bigint, int, bigint, bigint, bigint, bigint) AS
     UPDATE partition_commit SET commit_lsn = $3, commit_offset = $4, applied_lsn = $5, trim_offset = greatest(trim_offset, $6)
     WHERE topic_id = $1 AND partition = $2;
 PREPARE put_producer (int, bigint, jsonb, bigint, bigint, int, bigint, bigint) AS {producers.UPDATE % tuple(f"${n}" for n in range(1, 9))}"""
+# Fails (a division by zero) where the log is not as it was remembered: nothing behind it is carried out. The chain stands for all that it says.
+EXPECT = """EXECUTE lock_row (%(topic_id)s, %(partition)s); EXECUTE expect (%(topic_id)s, %(partition)s, %(promised_epoch)s, %(leader_epoch)s,
+%(end_lsn)s, %(end_chain)s, %(learners)s, %(segment_id)s); """
 SET_END = "EXECUTE set_end (%s, %s, %s, %s, %s, %s, %s, %s)"
 SET_COMMIT = "EXECUTE set_commit (%s, %s, %s, %s, %s, %s)"
 PUT_PRODUCER = "EXECUTE put_producer (%s, %s, %s, %s, %s, %s, %s, %s)"
@@ -201,7 +226,8 @@ class _Held:
         self.state = folding.state_of(row[HEAD_COLUMNS + 2:])
         self.state.trim_offset = self.head.trim_offset
         self._stored = frozenset(self.state.producers), frozenset(self.state.consumers)  # which have a row
-        self._statements: list[tuple[str, tuple[Any, ...]]] = []
+        self._statements: list[Statement] = []
+        self.after: Remembered | None = None  # how the log is left, where that is known
         if self.head.applied_lsn < self.head.end.lsn and in_state:
             self._fold_above_applied()
 
@@ -211,29 +237,29 @@ class _Held:
         for head, record_count, body in map(folding.request_of, self._cursor.fetchall()):
             self.state.fold(head, record_count, body)
 
-    def append(self, entries: Sequence[LogEntry], end: LogEnd) -> tuple[Sequence[LogEntry], LogEnd]:
+    def append(self, entries: Sequence[LogEntry], end: LogEnd, changes: LogState | None = None) -> tuple[Sequence[LogEntry], LogEnd]:
         if self._open_segment is None:
             raise UnavailableError(f"topic {self._partition.topic_id} has no open segment")
         rows = _Rows(chained(self.head.end.chain, entries))
         try:
-            self._cursor.copy_expert(f"COPY {segments.table_name(self._open_segment)} ({_NAMES}) FROM STDIN (FORMAT binary)", rows)
+            self._cursor.copy_expert(_copy_into(self._open_segment), rows)
         except psycopg2.Error as error:
-            if (error.pgcode or "")[:2] in ("22", "08") or isinstance(error, pg.CheckViolation):
-                raise CorruptBatchError("the batch cannot be stored: its elements do not fit their columns") from error
+            if _is_of_the_batch(error):
+                raise CorruptBatchError(UNFIT) from error
             raise
         end = end_chained(end, rows.entries, self.head.end.chain)
         if self._segment != self._open_segment:
             self._statements.append((OPEN_SEGMENT, (*self._partition, self._open_segment, self.head.end.lsn, self.head.end.offset)))
             self._segment = self._open_segment
-        self._statements.append((SET_END, (*self._partition, end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment)))
+        self._statements.append(_set_end(self._partition, end, self._segment))
+        if changes is not None:
+            self.after = _left(Remembered(self.head, self.state, self._segment), end, changes)
         return rows.entries, end
 
     def commit(self, lsn: int, offset: int, changes: LogState) -> None:
-        in_producers, in_consumers = self._stored
-        # The commit row first: its lock keeps a fold, which changes the same rows, out until the end.
-        self._statements.append((SET_COMMIT, (*self._partition, lsn, offset, lsn, changes.trim_offset)))
-        self._statements += producers.statements(self._partition, changes.producers, stored=in_producers, update=PUT_PRODUCER)
-        self._statements += consumers.statements(self._partition, changes.consumers, changes.requests, stored=in_consumers)
+        self._statements += _commit(self._partition, lsn, offset, changes, self._stored)
+        if self.after is not None:
+            self.after = _committed(self.after, lsn, offset)
 
     @property
     def log(self) -> SqlLogView:
@@ -259,7 +285,7 @@ class _Held:
         self._cursor.execute(SEGMENT_LEFT, self._partition)
         self._segment = self._cursor.fetchone()[0]
         self.head = replace(head, end=end)
-        self._statements.append((SET_END, (*self._partition, end.lsn, end.offset, end.epoch, end.chain, end.append_time, self._segment)))
+        self._statements.append(_set_end(self._partition, end, self._segment))
 
     def raise_commit(self, lsn: int, offset: int) -> None:
         self._statements.append((RAISE_COMMIT, (lsn, offset, *self._partition)))
@@ -341,6 +367,7 @@ class PostgresLogStore:
         self._writer, self._reader, self._on_event = writer, reader, on_event
         self._planned = weakref.WeakSet[Any]()  # connections that have what PREPARE makes
         self._sealed: dict[PartitionId, dict[int, Part]] = {}  # by segment: looked at once, since they do not change any more
+        self._memory: dict[PartitionId, Remembered] = {}  # logs as they were left last
 
     # --- writing ---
 
@@ -453,12 +480,63 @@ class PostgresLogStore:
                 _roll_back(cursor)  # nothing to keep, and nothing to wait for
                 return
             self._finish(connection, cursor, held)
+            self._remember(partition, held)
             self._on_event("after_commit")
 
-    def _lock_statement(self, connection: Any, cursor: Any, wanted: Wanted) -> str:
+    def remembered(self, partition: PartitionId, wanted: Wanted) -> Remembered | None:
+        found = self._memory.get(partition)
+        return found if found is not None and found.holds(wanted) else None
+
+    def append_at_once(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
+                       commits: bool, lock_timeout_seconds: float = 5.0) -> None:
+        after, statements = _left(remembered, end, changes), [_set_end(partition, end, remembered.place)]
+        if commits:
+            after = _committed(after, end.lsn, end.offset)
+            statements += _commit(partition, end.lsn, end.offset, changes, (remembered.state.producers.keys(), ()))
+        self._memory.pop(partition, None)
+        with self._connection(self._writer) as connection, connection.cursor() as cursor:
+            try:
+                self._plan(connection, cursor)
+                begin = cursor.mogrify(BEGIN + EXPECT, _expected(partition, remembered, lock_timeout_seconds))
+                finish = cursor.mogrify("; ".join(["", *(text for text, _ in statements), "COMMIT"]),
+                                        [value for _, values in statements for value in values])
+                self._on_event("before_commit")
+            except psycopg2.Error as error:
+                raise _ours(error) from error
+            try:
+                cursor.copy_expert(b"".join((begin, _copy_into(remembered.place).encode(), finish)), _Rows(entries))
+            except psycopg2.Error as error:
+                if connection.closed:
+                    raise OutcomeUnknownError("the database's answer to a commit was lost") from error
+                _roll_back(cursor)
+                if isinstance(error, pg.DivisionByZero):
+                    raise HeadMovedError("the log is not as it was remembered") from error
+                raise (CorruptBatchError(UNFIT) if _is_of_the_batch(error) else _ours(error)) from error
+            self._keep(partition, after)
+            self._on_event("after_commit")
+
+    def _remember(self, partition: PartitionId, held: _Held) -> None:
+        """What is known of producers beside those that were looked up stays known where nobody has written in between."""
+        before, after = self._memory.pop(partition, None), held.after
+        if after is None:
+            return
+        if before is not None and before.head.end == held.head.end:
+            after = replace(after, state=LogState({**before.state.producers, **after.state.producers}, trim_offset=after.state.trim_offset))
+        self._keep(partition, after)
+
+    def _keep(self, partition: PartitionId, after: Remembered) -> None:
+        if len(self._memory) >= REMEMBERED_MAX:
+            self._memory.clear()
+        if len(after.state.producers) <= REMEMBERED_PRODUCERS_MAX:
+            self._memory[partition] = after
+
+    def _plan(self, connection: Any, cursor: Any) -> None:
         if connection not in self._planned:
             cursor.execute(PREPARE)
             self._planned.add(connection)
+
+    def _lock_statement(self, connection: Any, cursor: Any, wanted: Wanted) -> str:
+        self._plan(connection, cursor)
         if wanted.consumers or wanted.requests:
             return f"{LOCK_ROW}; {LOCKED}{folding.wanted_sql(wanted)}"
         return LOCK_HEAD_AND_PRODUCERS if wanted.producers else LOCK_HEAD
@@ -637,6 +715,43 @@ class PostgresLogStore:
             if connection.closed:
                 pooled.invalidate()
             pooled.close()
+
+
+def _copy_into(segment_id: int) -> str:
+    return f"COPY {segments.table_name(segment_id)} ({_NAMES}) FROM STDIN (FORMAT binary)"
+
+
+def _is_of_the_batch(error: psycopg2.Error) -> bool:
+    """Whether a COPY failed for what it was given."""
+    return (error.pgcode or "")[:2] in ("22", "08") or isinstance(error, pg.CheckViolation)
+
+
+def _set_end(partition: PartitionId, end: LogEnd, segment_id: int | None) -> Statement:
+    return SET_END, (*partition, end.lsn, end.offset, end.epoch, end.chain, end.append_time, segment_id)
+
+
+def _commit(partition: PartitionId, lsn: int, offset: int, changes: LogState, stored: tuple[Container[int], Container[str]]) -> list[Statement]:
+    """What raises the commit position and folds. The commit row first: its lock keeps a fold, which changes the same rows, out until the end."""
+    return [(SET_COMMIT, (*partition, lsn, offset, lsn, changes.trim_offset)),
+            *producers.statements(partition, changes.producers, stored=stored[0], update=PUT_PRODUCER),
+            *consumers.statements(partition, changes.consumers, changes.requests, stored=stored[1])]
+
+
+def _expected(partition: PartitionId, remembered: Remembered, lock_timeout_seconds: float) -> dict[str, Any]:
+    head = remembered.head
+    return {**folding.parameters(partition, lock_timeout_seconds=lock_timeout_seconds), "promised_epoch": head.promised_epoch,
+            "leader_epoch": head.leader_epoch, "end_lsn": head.end.lsn, "end_chain": head.end.chain, "learners": list(head.learners),
+            "segment_id": remembered.place}
+
+
+def _left(before: Remembered, end: LogEnd, changes: LogState) -> Remembered:
+    """A log behind entries that end there; of its state the producers that are known."""
+    known = LogState({**before.state.producers, **changes.producers}, trim_offset=changes.trim_offset)
+    return Remembered(replace(before.head, end=end), known, before.place)
+
+
+def _committed(left: Remembered, lsn: int, offset: int) -> Remembered:
+    return replace(left, head=replace(left.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn, trim_offset=left.state.trim_offset))
 
 
 def _roll_back(cursor: Any) -> None:

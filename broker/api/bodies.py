@@ -53,6 +53,11 @@ def produce_body(request: Request) -> tuple[list[Block], int]:
     raw = request.get_data(cache=False)
     if kind != BATCH_TYPE:
         raw = pack(records_of_lines(raw) if kind in NDJSON_TYPES else wire.records_of_json(parse_json(raw)))
+    return packed_body(raw)
+
+
+def packed_body(raw: bytes) -> tuple[list[Block], int]:
+    """The same of a packed batch."""
     return admit(raw), len(raw)
 
 
@@ -79,7 +84,7 @@ def value_blocks(value: bytes, key: bytes | None = None) -> tuple[list[Block], i
     raw = pack([record])
     if len(raw) > REQUEST_BYTES_MAX:
         raise TooLargeError()
-    return admit(raw), len(raw)
+    return packed_body(raw)
 
 
 def sequence_headers(headers: Mapping[str, str]) -> ProducerSequence | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, request
@@ -15,9 +15,9 @@ from broker.directory import Directory
 from broker.service import BrokerService
 from myqueue.errors import BadRequestError, UnknownPartitionError
 from myqueue.protocol import limits, routes, wire
-from myqueue.protocol.batch import ENTRIES_TYPE, end_of, messages_of
+from myqueue.protocol.batch import ENTRIES_TYPE, Block, end_of, messages_of
 from myqueue.protocol.names import check_topic_name, parse_integer
-from myqueue.protocol.types import Appended, CommitStamp, OffsetRange, PartitionId
+from myqueue.protocol.types import Appended, CommitStamp, OffsetRange, PartitionId, ProducerSequence
 from myqueue.service.client_socket import hung_up_by
 
 from . import bodies, stream
@@ -28,6 +28,25 @@ T = TypeVar("T")
 def rule(template: str) -> str:
     """A path of the routing table as Flask spells it."""
     return template.replace("{", "<").replace("}", ">")
+
+
+def append(service: BrokerService, directory: Directory, topic: str, partition: str, blocks: Sequence[Block], size_bytes: int,
+           sequence: ProducerSequence | None, *, wanted_id: int | None = None, expected_end_offset: int | None = None) -> dict[str, Any]:
+    """Append to a partition as it is named from outside; what is answered. Raises what ``BrokerService.append`` and ``Directory.find`` do."""
+    at, result = _on(directory, topic, partition, wanted_id, lambda at: (at, service.append(
+        at, blocks, sequence, size_bytes=size_bytes, expected_end_offset=expected_end_offset)))
+    return wire.appended_to_json(Appended(topic, at.partition, result.base_offset, result.record_count, result.append_time, result.duplicate,
+                                          at.topic_id))
+
+
+def _on(directory: Directory, topic: str, partition: str, wanted_id: int | None, action: Callable[[PartitionId], T]) -> T:
+    name, number = check_topic_name(topic), bodies.partition_number(partition)
+    try:
+        return action(directory.find(name, number, wanted_id))
+    except UnknownPartitionError as error:
+        if error.details:
+            raise  # it comes from a manager and says how many there are
+        raise directory.absent(name, number, wanted_id) from None
 
 
 def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
@@ -45,25 +64,18 @@ def make_blueprint(service: BrokerService, directory: Directory) -> Blueprint:
 
     def on_topic(wanted_id: int | None, topic: str, partition: str, action: Callable[[PartitionId], T]) -> T:
         """As ``on``, also where the request is over."""
-        name, number = check_topic_name(topic), bodies.partition_number(partition)
-        try:
-            return action(directory.find(name, number, wanted_id))
-        except UnknownPartitionError as error:
-            if error.details:
-                raise  # it comes from a manager and says how many there are
-            raise directory.absent(name, number, wanted_id) from None
+        return _on(directory, topic, partition, wanted_id, action)
 
     @face.get(rule(routes.PARTITION))
     def describe(topic: str, partition: str) -> Response:
         return on(topic, partition, lambda found: jsonify(_described(topic, found, service)))
 
     @face.post(rule(routes.RECORDS))
-    def append(topic: str, partition: str) -> Response:
+    def append_records(topic: str, partition: str) -> Response:
         sequence, expected = bodies.sequence_headers(request.headers), bodies.expected_end_offset(request.args)
         blocks, size = bodies.produce_body(request)
-        at, result = on(topic, partition, lambda at: (at, service.append(at, blocks, sequence, size_bytes=size, expected_end_offset=expected)))
-        return jsonify(wire.appended_to_json(Appended(topic, int(partition), result.base_offset, result.record_count, result.append_time,
-                                                      result.duplicate, at.topic_id)))
+        return jsonify(append(service, directory, topic, partition, blocks, size, sequence, wanted_id=bodies.topic_identity(request.args),
+                               expected_end_offset=expected))
 
     @face.get(rule(routes.RECORDS))
     def read(topic: str, partition: str) -> Response:

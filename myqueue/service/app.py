@@ -49,8 +49,7 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
 
     @app.before_request
     def begin() -> None:
-        given = request.headers.get(routes.REQUEST_ID, "")
-        g.request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        g.request_id = request_id_of(request.headers.get(routes.REQUEST_ID, ""))
         g.began = clock.monotonic()
         if guard is not None:
             guard.check()
@@ -62,8 +61,7 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
         if request.method == "OPTIONS" and response.mimetype == "text/html":
             del response.headers["Content-Type"]  # Flask's own answer: the methods in Allow, and no body
         route = g.get("route") or (request.url_rule.rule if request.url_rule else "unknown")  # a proxy names it itself
-        metrics.REQUESTS.labels(route, request.method, response.status_code).inc()
-        metrics.REQUEST_SECONDS.labels(route).observe(clock.monotonic() - getattr(g, "began", clock.monotonic()))
+        metrics.counted(route, request.method, response.status_code, clock.monotonic() - getattr(g, "began", clock.monotonic()))
         return response
 
     app.register_error_handler(MyQueueError, native_error)
@@ -87,6 +85,11 @@ def build_app(node: str, blueprints: Sequence[Blueprint], *, lifecycle: Lifecycl
     for blueprint in blueprints:
         app.register_blueprint(blueprint)
     return app
+
+
+def request_id_of(given: str) -> str:
+    """The id of a request that came with this one, or one of our own."""
+    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def native_error(error: MyQueueError) -> Response:

@@ -30,8 +30,16 @@ class Guard:
             return
         if request.path.startswith(routes.INTERNAL):
             self._check_signature()
-        elif self._token is not None:
-            self._check_token(self._token)
+        else:
+            self.check_client(request.headers.get("Authorization", ""))
+
+    def check_client(self, authorization: str) -> None:
+        """Let a client with this Authorization header ("" for none) pass, or raise UnauthorizedError."""
+        if self._token is None:
+            return
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
+            raise UnauthorizedError("this cluster wants a token: Authorization: Bearer …")
 
     def _check_signature(self) -> None:
         if self._secret is None:
@@ -39,12 +47,6 @@ class Guard:
         target = request.environ.get("RAW_URI") or request.full_path.rstrip("?")
         signing.verify(self._secret, request.headers.get(signing.HEADER), method=request.method, target=target,
                        body=request.get_data(cache=True), now_us=self._clock.now_us())
-
-    @staticmethod
-    def _check_token(token: str) -> None:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), token.encode()):
-            raise UnauthorizedError("this cluster wants a token: Authorization: Bearer …")
 
 
 def read_secret(path: str) -> bytes:

@@ -140,7 +140,8 @@ def serve(node: str, make_app: Callable[[], Flask], *, host: str, ports: Sequenc
         "workers": workers, "threads": threads, "worker_class": bounded(limits), "worker_connections": limits.connections_max,
         "keepalive": KEEPALIVE_SECONDS, "worker_tmp_dir": MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None,
         # No header of a client may change what path or scheme the app sees; the longest request line that gunicorn can bound.
-        "forwarder_headers": "", "secure_scheme_headers": {}, "limit_request_line": 8_190,
+        # Since there is none, nobody's address needs to be looked at ("*").
+        "forwarder_headers": "", "secure_scheme_headers": {}, "forwarded_allow_ips": "*", "limit_request_line": 8_190,
         "timeout": 60, "graceful_timeout": GRACEFUL_SECONDS, "control_socket_disable": True, "accesslog": None,
         "proc_name": f"myqueue {node}", "logger_class": "myqueue.service.gunicorn_log.QuietLogger",
         "post_worker_init": _post_worker_init, "worker_exit": _worker_exit, "child_exit": _child_exit, "on_exit": on_exit,

@@ -131,6 +131,12 @@ Family = GaugeMetricFamily  # the values of one series as of now
 Look = Callable[[], Iterable[Family]]
 
 
+def counted(route: str, method: str, status: int, seconds: float) -> None:
+    """A request was answered."""
+    REQUESTS.labels(route, method, status).inc()
+    REQUEST_SECONDS.labels(route).observe(seconds)
+
+
 class _Families(Collector):
     def __init__(self, families: Sequence[GaugeMetricFamily]) -> None:
         self._families = families

@@ -14,14 +14,14 @@ from broker.core.offsets import ClaimRequest, CommitRequest, DequeueRequest, Log
 from broker.core.retention import plan_begin
 from broker.service import wanted
 from db.engine import make_engine
-from db.log_store import HeldLog, LogBusyError, LogStore, Snapshot, Wanted
+from db.log_store import HeadMovedError, HeldLog, LogBusyError, LogStore, Remembered, Snapshot, Wanted
 from db.memory_log import MemoryLogStore
 from db.postgres_log import PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
 from myqueue.protocol.chain import GENESIS
-from myqueue.protocol.entry import Border, LogEnd, LogEntry, marker_entry, record_entries
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, chained, end_chained, marker_entry, record_entries
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import CommitStamp, PartitionId, Record
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
@@ -962,3 +962,155 @@ def test_a_search_sees_what_is_committed_and_not_trimmed(store: LogStore):
     assert search(store, 35, 36) == ([], 35)
     with pytest.raises(UnknownPartitionError):
         store.search(PartitionId(9, 9), 0, 1, key=None, **SEARCHED)
+
+
+# --- at once ---
+
+
+def at_once(store: LogStore, *values: bytes, seq: int | None = None, commits: bool = True, remembered: Remembered | None = None) -> Remembered:
+    """Append by what is remembered of the log; what that was."""
+    request = AppendRequest(blocks(*values), None if seq is None else sequence(seq))
+    remembered = remembered or store.remembered(PARTITION, wanted([request]))
+    assert remembered is not None
+    head = remembered.head
+    plan = plan_group(PARTITION, head.end, remembered.state, LogRange(head.start_offset, head.commit_offset), [request], epoch=1, now_us=2_000)
+    entries = list(chained(head.end.chain, plan.entries))
+    store.append_at_once(PARTITION, remembered, entries, end_chained(plan.end, entries, head.end.chain), plan.changes, commits=commits,
+                         lock_timeout_seconds=0.2)
+    return remembered
+
+
+def known(store: LogStore, *values: bytes, seq: int | None = None, committed: bool = True) -> None:
+    """Append under the lock, so that the log is remembered."""
+    request = AppendRequest(blocks(*values), None if seq is None else sequence(seq))
+    with store.locked(PARTITION, wanted([request])) as held:
+        head = held.head
+        plan = plan_group(PARTITION, head.end, held.state, LogRange(head.start_offset, head.commit_offset), [request], epoch=1, now_us=1_000)
+        held.append(plan.entries, plan.end, plan.changes)
+        if committed:
+            held.commit(plan.end.lsn, plan.end.offset, plan.changes)
+
+
+def test_nothing_is_remembered_that_was_not_said(store: LogStore):
+    """Not before the first append, not behind one that does not say what it changes, and no producer that was not looked up."""
+    assert store.remembered(PARTITION, Wanted()) is None
+    known(store, b"a", seq=0)
+    assert store.remembered(PARTITION, Wanted(producers=frozenset({7}))) is not None
+    assert store.remembered(PARTITION, Wanted(producers=frozenset({7, 8}))) is None
+    for more in (Wanted(consumers=frozenset({"#1"})), Wanted(requests=frozenset({("#1", "r")})), Wanted(trim=True)):
+        assert store.remembered(PARTITION, more) is None
+    append(store, b"b")
+    assert store.remembered(PARTITION, Wanted()) is None
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_at_once_is_as_under_the_lock(store: LogStore, committed: bool):
+    """The same head, entries and state as a log that was written step by step; also where nothing is committed yet."""
+    other = MemoryLogStore()
+    begin(other, PARTITION)
+    known(store, b"0", seq=0, committed=committed)
+    append(other, b"0", seq=0, committed=committed)
+    for number in range(1, 12):
+        at_once(store, b"%d" % number, b"x" * number, seq=number, commits=committed)
+        append(other, b"%d" % number, b"x" * number, seq=number, committed=committed, now_us=2_000)
+    assert store.head(PARTITION) == other.head(PARTITION)
+    assert store.snapshot(PARTITION) == other.snapshot(PARTITION)
+    assert [entry.chain for entry in store.entries(PARTITION, 0, 99, bytes_max=1 << 20)] == \
+           [entry.chain for entry in other.entries(PARTITION, 0, 99, bytes_max=1 << 20)]
+    assert append(store, b"again", seq=11, committed=committed).duplicate is True
+
+
+def test_other_producers_stay_known(store: LogStore):
+    """What is remembered of one is not lost when another one is looked up, as long as nobody writes in between who does not tell."""
+    for producer_id in (7, 8):
+        request = AppendRequest(blocks(b"x"), sequence(0, producer_id=producer_id))
+        with store.locked(PARTITION, wanted([request])) as held:
+            plan = plan_group(PARTITION, held.head.end, held.state, LogRange(0, 0), [request], epoch=1, now_us=1_000)
+            held.append(plan.entries, plan.end, plan.changes)
+            held.commit(plan.end.lsn, plan.end.offset, plan.changes)
+    found = store.remembered(PARTITION, Wanted(producers=frozenset({7, 8})))
+    assert found is not None
+    assert {producer_id: state.last_seq for producer_id, state in found.state.producers.items()} == {7: 0, 8: 0}
+
+
+MOVES: dict[str, Callable[[LogStore, HeldLog], object]] = {
+    "promise": lambda store, held: held.promise(2),
+    "leadership": lambda store, held: held.lead(2, {1: "disk"}, 1),
+    "learners": lambda store, held: held.set_learners([5]),
+    "fault": lambda store, held: held.set_fault("a bit was flipped"),
+    "truncation": lambda store, held: held.truncate(held.head.end.lsn - 1),
+    "another start": lambda store, held: held.begin_anew(LogEnd(9, 9, 1, b"c" * 32, 900), LogState(), 12),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_log_that_moved_takes_nothing_at_once(store: LogStore, move: str):
+    """Whatever has changed of it in another process; and it is not remembered any more."""
+    known(store, b"a")
+    known(store, b"b", committed=False)
+    remembered = store.remembered(PARTITION, Wanted())
+    with store.locked(PARTITION) as held:
+        MOVES[move](store, held)
+    before = store.snapshot(PARTITION)
+    with pytest.raises(HeadMovedError):
+        at_once(store, b"c", remembered=remembered)
+    assert store.remembered(PARTITION, Wanted()) is None
+    assert store.snapshot(PARTITION) == before
+    assert store.entries(PARTITION, before.head.end.lsn, 99, bytes_max=1 << 20) == []
+
+
+def test_a_log_with_more_entries_takes_nothing_at_once(store: LogStore):
+    known(store, b"a")
+    remembered = store.remembered(PARTITION, Wanted())
+    append(store, b"b")
+    with pytest.raises(HeadMovedError):
+        at_once(store, b"c", remembered=remembered)
+    assert values(store) == [(0, b"a"), (1, b"b")]
+
+
+def test_a_segment_that_was_closed_takes_nothing_at_once(store: LogStore):
+    """Its entries belong to the next one, and that is found out under the lock."""
+    known(store, b"a")
+    remembered = store.remembered(PARTITION, Wanted())
+    roll(store)
+    if isinstance(store, PostgresLogStore):
+        with pytest.raises(HeadMovedError):
+            at_once(store, b"b", remembered=remembered)
+    known(store, b"b")
+    at_once(store, b"c")
+    assert values(store)[0] == (0, b"a")
+    assert values(store, 1) == [(1, b"b"), (2, b"c")]
+
+
+def test_a_log_that_is_gone_takes_nothing_at_once(store: LogStore):
+    known(store, b"a")
+    remembered = store.remembered(PARTITION, Wanted())
+    store.drop(PARTITION.topic_id)
+    with pytest.raises((HeadMovedError, UnknownPartitionError)):
+        at_once(store, b"b", remembered=remembered)
+
+
+def test_elements_that_do_not_fit_are_refused_at_once(store: LogStore):
+    known(store, b"a")
+    remembered = store.remembered(PARTITION, Wanted())
+    assert remembered is not None
+    entries, end = record_entries(PARTITION, remembered.head.end, epoch=1, append_time=2_000, sequence=None,
+                                  blocks=[Block(2, None, memoryview(b"\0\0\0\4abcd"), None, None)])
+    written = list(chained(remembered.head.end.chain, entries))
+    with pytest.raises(CorruptBatchError):
+        store.append_at_once(PARTITION, remembered, written, end_chained(end, written, b""), LogState(), commits=True)
+    known(store, b"good")
+    at_once(store, b"too")
+    assert values(store) == [(0, b"a"), (1, b"good"), (2, b"too")]
+
+
+def test_a_busy_log_takes_nothing_at_once(store: LogStore):
+    """Within the time for the lock; what came before it is what counts."""
+    known(store, b"a")
+    remembered = store.remembered(PARTITION, Wanted())
+    with store.locked(PARTITION) as held:
+        with pytest.raises(LogBusyError):
+            at_once(store, b"b", remembered=remembered)
+        held.set_learners([])
+    at_once(store, b"c", remembered=remembered)
+    assert values(store) == [(0, b"a"), (1, b"c")]

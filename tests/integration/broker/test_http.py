@@ -224,6 +224,66 @@ def test_a_retry_is_answered_with_its_first_offset(broker: BrokerProcess, topic)
     assert send(0, epoch=1, status=409)["error"]["code"] == "duplicate_sequence"
 
 
+# A query takes a packed batch the ordinary way; an argument that nobody knows changes nothing else.
+ORDINARY = "?ordinary"
+
+
+def posted(broker: BrokerProcess, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, dict, dict[str, str]]:
+    """Status, body, and the headers that do not differ from one answer to the next."""
+    answer = broker.http.post(broker.url + path, data=body, headers={"Content-Type": BATCH_TYPE, "MyQueue-Request-Id": "r-1", **headers}, timeout=10)
+    told = answer.json()
+    told.pop("append_time", None)
+    return answer.status_code, told, {name: value for name, value in answer.headers.items() if name not in ("Date", "Content-Length")}
+
+
+@pytest.mark.parametrize(("body", "headers"), [
+    (pack_values([b"a", b"b"]), {}),
+    (pack([Record(b"v", b"k", (("h", b"x"),), 5)]), {}),
+    (pack_values([b"a"]), {"Producer-Id": "9", "Producer-Epoch": "0", "Producer-Seq": "0"}),
+    (pack_values([b"a"]), {"Producer-Id": "9", "Producer-Epoch": "0", "Producer-Seq": "3"}),
+    (pack_values([b"a"]), {"Producer-Id": "9", "Producer-Epoch": "x", "Producer-Seq": "0"}),
+    (pack_values([b"a"]), {"Producer-Id": "9"}),
+    (b"", {}), (b"no batch at all", {}), (pack_values([b"a"])[:-1], {}),
+    (pack_values([b"a"]), {"Content-Type": f"{BATCH_TYPE}; charset=utf-8"}),
+    (pack_values([b"a"]), {"MyQueue-Request-Id": "not an id: too many spaces"}),
+], ids=["values", "all columns", "first", "gap", "odd sequence", "part of a sequence", "nothing", "noise", "cut off", "with a parameter", "odd id"])
+def test_a_packed_batch_is_answered_the_same_either_way(broker: BrokerProcess, body: bytes, headers: dict[str, str]):
+    """Below Flask or through it: status, body and headers, of what is stored and of what is refused."""
+    answers = []
+    for way in ("", ORDINARY):
+        number = next(_numbers)
+        broker.appoint(f"topic-{number}", topic_id=number)
+        status, told, sent = posted(broker, records((f"topic-{number}", number)) + way, body, headers)
+        if " " in headers.get("MyQueue-Request-Id", ""):
+            assert len(sent.pop("MyQueue-Request-Id")) == 32
+        answers.append((status, json.dumps(told).replace(f"topic-{number}", "T").replace(f'"topic_id": {number}', "I"), sent))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("path", ["/v1/topics/nobody-knows/partitions/0/records", "/v1/topics/untouched/partitions/1/records",
+                                  "/v1/topics/untouched/partitions/99999999999/records", "/v1/topics/untouched/partitions/x/records",
+                                  "/v1/topics/.../partitions/0/records", "/v1/topics/untouched/partitions/0/records/"])
+def test_where_no_packed_batch_belongs_is_told_the_same_either_way(broker: BrokerProcess, untouched, path: str):
+    first, second = (posted(broker, path + way, b"not read", {}) for way in ("", ORDINARY))
+    assert first == second
+    assert first[0] >= 400
+
+
+def test_packed_batches_are_counted_under_their_route(broker: BrokerProcess, topic):
+    """With all others."""
+    name = 'myqueue_requests_total{method="POST",route="/v1/topics/<topic>/partitions/<partition>/records",status="%d"}'
+
+    def counts() -> list[float]:
+        lines = broker.http.get(f"{broker.url}/metrics", timeout=10).text.splitlines()
+        return [next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(name % status)), 0.0) for status in (200, 400)]
+
+    before = counts()
+    for body in (pack_values([b"a"]), b"noise"):
+        for way in ("", ORDINARY):
+            posted(broker, records(topic) + way, body, {})
+    assert counts() == [number + 2 for number in before]
+
+
 def test_reads_are_exact_for_people(broker: BrokerProcess, topic):
     """max_records to the record, and next_offset goes on where it ended."""
     broker.call("POST", records(topic), {"records": [{"value": str(number)} for number in range(10)]})

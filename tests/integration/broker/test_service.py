@@ -23,6 +23,7 @@ from myqueue.errors import (
     OutcomeUnknownError,
     OverloadedError,
     RefusedError,
+    SequenceGapError,
     UnavailableError,
     UnknownPartitionError,
     UnknownTopicError,
@@ -101,21 +102,52 @@ def test_a_lost_commit_reply_is_looked_up(broker_database: str):
         assert values(service) == [b"before", b"0", b"1", b"2"]
 
 
-def test_a_commit_that_was_not_done_is_done_again(broker_database: str):
+@pytest.mark.parametrize("size", [1, 100_000], ids=["at once", "in three steps"])
+def test_a_commit_that_was_not_done_is_done_again(broker_database: str, size: int):
     """The session dies before the commit arrives: nobody knows, so it is looked up, found missing, and written anew, once."""
     kill = threading.Event()
 
     def on_event(event: str) -> None:
         if event == "before_commit" and kill.is_set():
             kill.clear()
-            _terminate(broker_database, "state = 'idle in transaction'")
+            _terminate(broker_database, "application_name = 'tests'")
 
     with running_service(broker_database, on_event=on_event) as service:
         send(service, b"before", seq=0)
         for answer in range(3):
             kill.set()
-            assert send(service, b"%d" % answer, seq=answer + 1).base_offset == answer + 1
-        assert values(service) == [b"before", b"0", b"1", b"2"]
+            assert send(service, b"%d" % answer * size, seq=answer + 1).base_offset == answer + 1
+            assert not kill.is_set()
+        assert values(service) == [b"before", b"0" * size, b"1" * size, b"2" * size]
+
+
+def test_two_processes_write_one_partition(broker_database: str):
+    """What one remembers of the log is old as soon as the other has written: it finds that out, and neither stores anything twice or in between."""
+    with running_service(broker_database) as first, running_service(broker_database) as second:
+        for turn in range(30):
+            for place, service in enumerate((first, second, second)):
+                assert send(service, b"%d" % (3 * turn + place), seq=3 * turn + place).base_offset == 3 * turn + place
+            assert send(first, b"again", seq=3 * turn + 1).duplicate
+        with pytest.raises(SequenceGapError):
+            send(first, b"too early", seq=92)
+        offsets = at_once(16, lambda number: [send((first, second)[number % 2], b"x").base_offset for _ in range(10)])
+        assert sorted(offset for found in offsets for offset in found) == list(range(90, 250))
+        assert values(second) == [b"%d" % number for number in range(90)] + [b"x"] * 160
+
+
+def test_a_leadership_that_ended_elsewhere_is_not_remembered(broker_database: str):
+    """Another process of this broker got a learner, or promised a later epoch: the next append is decided by that."""
+    with running_service(broker_database) as first, running_service(broker_database) as second:
+        for partition in (P0, P1):
+            send(first, b"before", partition=partition)
+        second.set_learners(P0, epoch=1, learners=[9])
+        assert not first._replicator.knows(P0, 1)
+        send(first, b"for the learner too")
+        assert first._replicator.knows(P0, 1), "it is sent to the learner"
+        second.promise(P1, topic="t", config={}, epoch=2)
+        with pytest.raises(NotLeaderError):
+            send(first, b"too late", partition=P1)
+        assert values(second, P1) == [b"before"]
 
 
 def test_when_nothing_can_be_found_out_the_outcome_is_unknown(broker_database: str, monkeypatch: pytest.MonkeyPatch):
