@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import psycopg2
+from pika.exceptions import AMQPError
+from redis.exceptions import RedisError
 
 from myqueue.errors import MyQueueError
 
@@ -24,7 +26,7 @@ from .stage import Stage, say
 from .table import flushes_told, headline, remarks, table
 from .workloads import MAKERS
 
-FAILURES = (MyQueueError, OSError, AssertionError, psycopg2.Error, http.client.HTTPException)  # of a contender
+FAILURES = (MyQueueError, OSError, AssertionError, psycopg2.Error, RedisError, AMQPError, http.client.HTTPException)  # of a contender
 GROUPS, GROUP_SHARE = 200, 100  # acknowledged one by one where syncs are counted; of a short run fewer
 
 
