@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ..errors import MyQueueError, OutcomeUnknownError
@@ -39,6 +41,9 @@ class Undelivered:
 class Completion:
     """One batch's outcome, shared by the deliveries of its records.
 
+    Whoever waits for it is woken by the one woken before, not all at once: they would only wait for each other again, for the interpreter (GIL).
+    So that nobody sleeps on, everybody who leaves once it is done wakes the next one, however it is left.
+
     Args:
         wanted: called whenever somebody begins to wait for it.
     """
@@ -52,7 +57,7 @@ class Completion:
         self.first = 0
         self.error: MyQueueError | None = None
         self._is_done = False
-        self._waiting: list[threading.Lock] = []  # one for each caller, released when it is done: an Event's lock would be fought for by all of them
+        self._waiting: deque[threading.Lock] = deque()  # a held one for each caller that sleeps
 
     def succeed(self, appended: Appended | None, first: int = 0) -> None:
         """Stored, from the ``first`` of the appended records on; None where the place is no longer known."""
@@ -71,19 +76,34 @@ class Completion:
         if self._is_done:
             return True
         self._wanted(self)
-        released = threading.Lock()
-        released.acquire()
-        self._waiting.append(released)
-        if self._is_done or released.acquire(timeout=max(0.0, min(timeout_seconds, threading.TIMEOUT_MAX))):
-            return True
-        self._waiting.remove(released)
-        return self._is_done
+        turn, is_woken = threading.Lock(), False
+        turn.acquire()
+        self._waiting.append(turn)
+        try:
+            if not self._is_done:
+                is_woken = turn.acquire(timeout=max(0.0, min(timeout_seconds, threading.TIMEOUT_MAX)))
+            return self._is_done
+        finally:
+            if not is_woken:
+                self._forget(turn)
+            if self._is_done:
+                self._wake_next()
 
     def _release(self) -> None:
-        """Done is said before anybody is released: who begins to wait meanwhile is among those that are, or sees it."""
+        """Done is said before anybody is woken: who begins to wait meanwhile is among those that are, or sees it."""
         self._is_done = True
-        for released in tuple(self._waiting):
-            released.release()
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        try:
+            turn = self._waiting.popleft()
+        except IndexError:
+            return  # nobody sleeps
+        turn.release()
+
+    def _forget(self, turn: threading.Lock) -> None:
+        with suppress(ValueError):  # it has just been woken after all
+            self._waiting.remove(turn)
 
 
 class Delivery(tuple):

@@ -28,6 +28,7 @@ CONNECT_TIMEOUT_SECONDS = 2.0
 READ_TIMEOUT_SECONDS = 10.0
 POOL_CONNECTIONS_MAX = 64
 SERVERS_MAX = 1_024  # with connections of their own
+PIECE_BYTES_MAX = 65_536  # of a body that is sent together with its head
 TARGETS_MAX = 4_096  # of URLs that were taken apart before
 HEADER_VALUE = re.compile(r"[\x20-\x7e\xa0-\xff]+")
 
@@ -118,6 +119,38 @@ class RequestsTransport:
             return Response(answer.status, answer.headers, answer.data)
 
 
+class _InOnePiece:
+    """Of a connection: a small body leaves together with its head. In two pieces both sides would be woken twice for one request."""
+
+    _held: list[bytes] | None = None
+
+    def request(self, method: str, url: str, body: Any = None, headers: Mapping[str, str] | None = None, **more: Any) -> None:
+        if body is None or len(body) > PIECE_BYTES_MAX:
+            super().request(method, url, body, headers, **more)  # type: ignore[misc]
+            return
+        self._held = []
+        try:
+            super().request(method, url, body, headers, **more)  # type: ignore[misc]
+            piece = b"".join(self._held)
+        finally:
+            self._held = None
+        self.send(piece)
+
+    def send(self, data: bytes) -> None:
+        if self._held is None:
+            super().send(data)  # type: ignore[misc]
+        else:
+            self._held.append(data)
+
+
+class _Connection(_InOnePiece, urllib3.connection.HTTPConnection):
+    pass
+
+
+class _SecureConnection(_InOnePiece, urllib3.connection.HTTPSConnection):
+    pass
+
+
 class _Pools(HTTPAdapter):
     """Connections by server."""
 
@@ -134,6 +167,7 @@ class _Pools(HTTPAdapter):
                 self._by_server.clear()  # they are found again, but for those that were closed to make room
             pool = self.get_connection_with_tls_context(requests.Request("GET", server).prepare(), verify=True)
             self.cert_verify(pool, server, verify=True, cert=None)
+            pool.ConnectionCls = _SecureConnection if pool.scheme == "https" else _Connection
             self._by_server[server] = pool
         return pool
 

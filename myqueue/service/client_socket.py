@@ -38,7 +38,8 @@ class ClientSocket(socket.socket):
             self.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", 0, LOOK_MICROSECONDS))
         self._owner = owner
         self._arrived = bytearray()  # and not asked for yet
-        self._began, self._received_bytes = math.inf, 0
+        self.began_at, self._received_bytes = math.inf, 0
+        self.answered_at = -math.inf  # its last request
         self.is_late = False  # its request did not come in time: what comes now belongs to nothing
         self._told_to_go_on = False
 
@@ -58,7 +59,7 @@ class ClientSocket(socket.socket):
 
     def put_back(self, data: bytes) -> None:
         """What a parser has read too much: the beginning of the next request."""
-        self._began, self._received_bytes, self._told_to_go_on = math.inf, 0, False
+        self.began_at, self._received_bytes, self._told_to_go_on = math.inf, 0, False
         self._arrived[:0] = data
         self._count(self._arrived)
 
@@ -70,7 +71,7 @@ class ClientSocket(socket.socket):
     @property
     def deadline(self) -> float:
         """When the request that has begun is given up; infinite where none has."""
-        return arrival.deadline(self._owner.limits, began=self._began, received_bytes=self._received_bytes)
+        return arrival.deadline(self._owner.limits, began=self.began_at, received_bytes=self._received_bytes)
 
     def is_ready(self, *, body_bytes_max: int) -> bool:
         """Whether a thread should take over. Tells a sender that waits for it to go on with its body."""
@@ -118,6 +119,16 @@ class ClientSocket(socket.socket):
                 self.is_late = True
                 raise SlowRequestError()
 
+    def becomes_ready(self, seconds: float, *, body_bytes_max: int) -> bool:
+        """As ``is_ready``, and wait a moment for it."""
+        until, poller = _clock.monotonic() + seconds, select.poll()
+        poller.register(self, select.POLLIN)
+        while not self.is_ready(body_bytes_max=body_bytes_max):
+            left = until - _clock.monotonic()
+            if left <= 0 or not poller.poll(left * 1_000) or not self.gather():
+                return False
+        return True
+
     def sendall(self, data: Any, flags: int = 0) -> None:
         """As a socket's. A reader that takes nothing for too long counts as gone: BrokenPipeError."""
         if self.gettimeout() == 0:
@@ -135,7 +146,7 @@ class ClientSocket(socket.socket):
 
     def _count(self, piece: bytes | bytearray) -> None:
         if piece:
-            self._began = min(self._began, _clock.monotonic())
+            self.began_at = min(self.began_at, _clock.monotonic())
             self._received_bytes += len(piece)
 
 

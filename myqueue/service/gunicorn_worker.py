@@ -12,6 +12,7 @@ import logging
 import math
 import selectors
 import socket
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ LINGER_SECONDS = 0.5  # of a worker that ends, for a request that is on its way
 ENDING_SECONDS = 2.0  # of such a worker, for a client that sends or reads slowly
 GOODBYE_SECONDS = 2.0  # for a client to close its end too; before that it may not have read its answer
 YOUNG_SECONDS = 1.0  # for a connection to say something before it may be closed for another one
+CLOSELY_SECONDS = 0.003  # behind an answer: so soon the next request of a caller that goes on at once is there
 LOOK_SECONDS = 0.25  # between looks at what is late
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _NOT_THERE = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED}
@@ -52,6 +54,7 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._arriving: dict[Any, None] = {}  # connections of which a part of a request is there, the oldest first
         self._leaving: dict[Any, float] = {}  # connections that are answered and closed on this side, and until when
         self._looked_at = 0.0
+        self._expecting = threading.BoundedSemaphore(max(1, self.cfg.threads // 4))
 
     # --- connections that come, wait, and go: all in the main loop ---
 
@@ -186,6 +189,28 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
             self._give_up(next(iter(self._arriving)))
 
     # --- requests: in threads ---
+
+    def handle(self, conn: Any) -> Any:
+        """Answer a request, and those that follow it closely: the way back through the main loop would cost as much as a small answer.
+
+        A thread waits so only where the request before came as closely, and only one in four does.
+        """
+        while True:
+            follows = conn.sock.began_at - conn.sock.answered_at <= CLOSELY_SECONDS
+            goes_on = super().handle(conn)
+            conn.sock.answered_at = _clock.monotonic()
+            if not (goes_on and follows and self.alive and self._is_next_there(conn)):
+                return goes_on
+
+    def _is_next_there(self, conn: Any) -> bool:
+        """Whether the next request of a connection is there within a moment. What is there of it otherwise is left to the main loop."""
+        if not self._expecting.acquire(blocking=False):
+            return False
+        try:
+            conn.sock.put_back(conn.parser.unreader.take_buffered())
+            return bool(conn.sock.becomes_ready(CLOSELY_SECONDS, body_bytes_max=self.wsgi.config["MAX_CONTENT_LENGTH"]))
+        finally:
+            self._expecting.release()
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
         """Once a request is answered, a body that no view has read and that is not whole ends the connection, without a second answer."""

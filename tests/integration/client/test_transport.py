@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import urllib3
 from requests.adapters import DEFAULT_CA_BUNDLE_PATH
 
 from myqueue.client.transport import RequestsTransport, _Pools, call
@@ -111,6 +112,19 @@ def test_a_request_arrives_as_it_was_given(transport: RequestsTransport) -> None
     assert {"X-One: 1", "User-Agent: myqueue"} <= set(first[0].splitlines())
     assert "Content-Length: 0" in second[0].splitlines()
     assert ("PUT /x?kept=%2F&also=a%20b HTTP/1.1", "ab") == (third[0].splitlines()[0], third[2])
+
+
+@pytest.mark.parametrize("size", [1, 65_536, 65_537, 3_000_000])
+def test_a_small_body_leaves_together_with_its_head(transport: RequestsTransport, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """One call of the system, and one wake-up on the other side; a larger body is not copied for that."""
+    sent: list[int] = []
+    original = urllib3.connection.HTTPConnection.send
+    monkeypatch.setattr(urllib3.connection.HTTPConnection, "send", lambda self, data: (sent.append(len(data)), original(self, data))[1])
+    with server([ANSWER]) as (url, seen):
+        assert transport.request("POST", url, body=b"x" * size).status == 200
+    assert len(sent) == (1 if size <= 65_536 else 2)
+    assert sum(sent) == len(seen[0])
+    assert seen[0].endswith(b"\r\n\r\n" + b"x" * size)
 
 
 def test_a_connection_is_used_again(transport: RequestsTransport) -> None:

@@ -139,3 +139,24 @@ def test_a_hang_up_is_seen_and_what_is_sent_is_none(ends) -> None:
     theirs.close()
     assert is_gone()
     assert not hung_up_by({})(), "without a socket nobody is known to be gone"
+
+
+HEAD = b"POST /x HTTP/1.1\r\nContent-Length: 3\r\n\r\n"
+
+
+def test_a_request_that_follows_is_waited_for_a_moment(ends) -> None:
+    """In whatever pieces it comes; not beyond that moment, and not where the other side has closed."""
+    client, theirs, _ = ends
+    sender = threading.Timer(0.02, lambda: [theirs.sendall(HEAD), time.sleep(0.02), theirs.sendall(b"abc")])
+    sender.start()
+    assert client.becomes_ready(5.0, body_bytes_max=BODY_MAX)
+    sender.join(5)
+    assert HEAD + b"abc" == client.recv(1_000)
+    began = time.monotonic()
+    theirs.sendall(HEAD)
+    assert not client.becomes_ready(0.05, body_bytes_max=BODY_MAX)
+    assert time.monotonic() - began < 2
+    assert HEAD == client.recv(1_000), "what came of it is still there"
+    theirs.close()
+    assert not client.becomes_ready(5.0, body_bytes_max=BODY_MAX)
+    assert time.monotonic() - began < 4

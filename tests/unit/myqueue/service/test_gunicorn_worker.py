@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import math
 import signal
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from gunicorn.workers.gthread import PollableMethodQueue
+from gunicorn.workers.gthread import PollableMethodQueue, ThreadWorker
 
 from myqueue.service import gunicorn_worker
+from myqueue.service.client_socket import ClientSocket
 from myqueue.service.gunicorn_worker import LOOK_SECONDS, FrameWorker
+from myqueue.service.limits import Limits
 
 
 @pytest.mark.timeout(10)
@@ -47,3 +52,91 @@ def test_the_arbiter_is_told_now_and_then_however_often_the_main_loop_turns(monk
         now += LOOK_SECONDS / 10
     assert 10 <= len(told) <= 11
     assert told[0] == 100.0
+
+
+REQUEST = b"GET /x HTTP/1.1\r\n\r\n"
+
+
+class Conn:
+    """A connection as a thread has it."""
+
+    class parser:
+        class unreader:
+            @staticmethod
+            def take_buffered() -> bytes:
+                return b""
+
+    def __init__(self, sock: ClientSocket) -> None:
+        self.sock = sock
+
+
+class Following:
+    """A worker whose requests are answered by reading them, and a caller that sends the next one as soon as it has its answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, threads: int = 4, more: list[bytes]) -> None:
+        monkeypatch.setattr(gunicorn_worker, "CLOSELY_SECONDS", 0.2)
+        ours, self.theirs = socket.socketpair()
+        self.worker = object.__new__(FrameWorker)
+        self.worker.alive, self.worker.limits, self.worker.ends_at = True, Limits(), math.inf
+        self.worker.wsgi = type("App", (), {"config": {"MAX_CONTENT_LENGTH": 1_000}})
+        self.worker._expecting = threading.BoundedSemaphore(max(1, threads // 4))
+        self.conn = Conn(ClientSocket(ours, self.worker))
+        self.answered = 0
+
+        def answer(worker: FrameWorker, conn: Conn) -> bool:
+            assert conn.sock.recv(1_000) == REQUEST
+            self.answered += 1
+            if more:
+                self.theirs.sendall(more.pop(0))
+            return True
+
+        monkeypatch.setattr(ThreadWorker, "handle", answer)
+
+    def handle(self, request: bytes = REQUEST) -> bool:
+        self.theirs.sendall(request)
+        assert self.conn.sock.gather()
+        return bool(self.worker.handle(self.conn))
+
+    def close(self) -> None:
+        self.conn.sock.close()
+        self.theirs.close()
+
+
+def test_a_request_that_follows_closely_needs_no_way_through_the_main_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second one of a row on: what the caller does next is guessed by what it did last."""
+    caller = Following(monkeypatch, more=[b"", REQUEST, REQUEST, REQUEST])
+    assert caller.handle()
+    assert caller.answered == 1, "the first one"
+    assert caller.handle()
+    assert caller.answered == 5
+    assert caller.conn.sock.is_silent
+    caller.close()
+
+
+def test_a_part_of_a_request_is_left_to_the_main_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread does not wait for a slow one, and nothing of it is lost."""
+    caller = Following(monkeypatch, more=[b"", REQUEST[:7]])
+    assert caller.handle()
+    assert caller.handle()
+    assert caller.answered == 2
+    assert caller.conn.sock.recv(100) == REQUEST[:7]
+    caller.close()
+
+
+def test_only_some_threads_wait_for_what_may_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = Following(monkeypatch, more=[b"", REQUEST])
+    assert caller.worker._expecting.acquire(blocking=False)
+    assert caller.handle()
+    assert caller.handle()
+    assert caller.answered == 2
+    caller.worker._expecting.release()
+    caller.close()
+
+
+def test_a_worker_that_ends_waits_for_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = Following(monkeypatch, more=[b"", REQUEST])
+    assert caller.handle()
+    caller.worker.alive = False
+    assert caller.handle()
+    assert caller.answered == 2
+    caller.close()
