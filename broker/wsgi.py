@@ -59,7 +59,7 @@ def create(settings: BrokerSettings, wakeups: Wakeups, buckets: Buckets) -> Flas
             _commit_before_disk(engine)
     transport = RequestsTransport(token=settings.token, secret=secret)
     managers = Managers(settings.managers, transport)
-    store = PostgresLogStore(writer, reader, on_event=_fault_points)
+    store = PostgresLogStore(writer, reader, on_event=_fault_points, remembers=settings.workers == 1)
     url = parse_url(settings.database_url)
     database = {"host": url.host or "127.0.0.1", "port": url.port or 5432, "name": url.database, "user": settings.reader_user}
     identity = Identity(store, database)

@@ -66,8 +66,8 @@ _log = logging.getLogger(__name__)
 COPY_CHUNK_BYTES = 1 << 20
 BLOCK_RECORDS_MAX = BLOCK_BYTES_MAX // 4  # each needs its length at least
 READ_RECORDS_MAX = 65_536
-REMEMBERED_MAX = 4_096  # logs as they were left last
-REMEMBERED_PRODUCERS_MAX = 256  # of each
+REMEMBERED_MAX = 1_024  # logs as they were left last
+REMEMBERED_PRODUCERS_MAX = 32  # of each: about a kilobyte
 UNFIT = "the batch cannot be stored: its elements do not fit their columns"
 Statement = tuple[str, tuple[Any, ...]]
 _NAMES = ", ".join(f'"{name}"' for name in ENTRY_COLUMNS)
@@ -361,10 +361,13 @@ class PostgresLogStore:
     Args:
         writer, reader: engines whose pools are apart, so that no number of readers keeps a writer waiting.
         on_event: called with ``before_commit`` and ``after_commit`` around each commit of a held log; for fault points.
+        remembers: whether logs are remembered as they were left; of no use where other processes write them as often, since the server logs each
+            time that one was not as it was remembered.
     """
 
-    def __init__(self, writer: sqlalchemy.Engine, reader: sqlalchemy.Engine, *, on_event: Callable[[str], None] = lambda event: None) -> None:
-        self._writer, self._reader, self._on_event = writer, reader, on_event
+    def __init__(self, writer: sqlalchemy.Engine, reader: sqlalchemy.Engine, *, on_event: Callable[[str], None] = lambda event: None,
+                 remembers: bool = True) -> None:
+        self._writer, self._reader, self._on_event, self._remembers = writer, reader, on_event, remembers
         self._planned = weakref.WeakSet[Any]()  # connections that have what PREPARE makes
         self._sealed: dict[PartitionId, dict[int, Part]] = {}  # by segment: looked at once, since they do not change any more
         self._memory: dict[PartitionId, Remembered] = {}  # logs as they were left last
@@ -527,7 +530,7 @@ class PostgresLogStore:
     def _keep(self, partition: PartitionId, after: Remembered) -> None:
         if len(self._memory) >= REMEMBERED_MAX:
             self._memory.clear()
-        if len(after.state.producers) <= REMEMBERED_PRODUCERS_MAX:
+        if self._remembers and len(after.state.producers) <= REMEMBERED_PRODUCERS_MAX:
             self._memory[partition] = after
 
     def _plan(self, connection: Any, cursor: Any) -> None:

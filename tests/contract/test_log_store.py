@@ -16,7 +16,7 @@ from broker.service import wanted
 from db.engine import make_engine
 from db.log_store import HeadMovedError, HeldLog, LogBusyError, LogStore, Remembered, Snapshot, Wanted
 from db.memory_log import MemoryLogStore
-from db.postgres_log import PostgresLogStore
+from db.postgres_log import REMEMBERED_PRODUCERS_MAX, PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
@@ -1031,6 +1031,31 @@ def test_other_producers_stay_known(store: LogStore):
     found = store.remembered(PARTITION, Wanted(producers=frozenset({7, 8})))
     assert found is not None
     assert {producer_id: state.last_seq for producer_id, state in found.state.producers.items()} == {7: 0, 8: 0}
+
+
+def test_a_log_with_learners_is_appended_to_at_once(store: LogStore):
+    with store.locked(PARTITION) as held:
+        held.set_learners([5, 2**40])
+    known(store, b"a", committed=False)
+    at_once(store, b"b", commits=False)
+    assert store.head(PARTITION).end.offset == 2
+
+
+def test_of_too_many_producers_none_is_remembered(broker_database: str):
+    """What is kept in memory of a log is bounded; they are looked up under the lock."""
+    engines = [make_engine(broker_database, application_name="tests", pool_size=2) for _ in range(2)]
+    store = PostgresLogStore(*engines)
+    begin(store, PARTITION)
+    for producer_id in range(REMEMBERED_PRODUCERS_MAX + 1):
+        request = AppendRequest(blocks(b"x"), sequence(0, producer_id=producer_id + 1))
+        with store.locked(PARTITION, wanted([request])) as held:
+            plan = plan_group(PARTITION, held.head.end, held.state, LogRange(0, 0), [request], epoch=1, now_us=1_000)
+            held.append(plan.entries, plan.end, plan.changes)
+            held.commit(plan.end.lsn, plan.end.offset, plan.changes)
+        found = store.remembered(PARTITION, wanted([request]))
+        assert (found is not None) == (producer_id < REMEMBERED_PRODUCERS_MAX)
+    for engine in engines:
+        engine.dispose()
 
 
 MOVES: dict[str, Callable[[LogStore, HeldLog], object]] = {
