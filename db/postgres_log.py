@@ -4,8 +4,10 @@
     2. COPY the group's rows straight into the open segment's table              (binary)
     3. UPDATE ends, commit position and folded state, COMMIT                     (one string of statements)
 
+A small group on a log that is as this process left it needs one: lock, check, COPY, UPDATE and COMMIT in one string (``append_at_once``).
+
 Connections are in autocommit mode: transactions begin and end where the statements say so. What was sent before COMMIT
-and failed was surely not done; a connection that breaks in step 3 leaves an unknown outcome.
+and failed was surely not done; a connection that breaks in step 3, or in that one string, leaves an unknown outcome.
 """
 
 # Statements are put together from the constants here and from table numbers; values are always parameters.

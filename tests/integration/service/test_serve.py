@@ -34,7 +34,9 @@ def frame() -> Iterator[Service]:
 def test_a_worker_gives_its_sign_of_life_on_no_disk(frame: Service) -> None:
     """Where there is a folder in memory: a file's time on a disk waits for the syncs of all who write there."""
     folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
-    for pid in frame.workers():
+    workers = frame.workers()
+    assert workers
+    for pid in workers:
         opened = [Path(os.readlink(file)) for file in Path(f"/proc/{pid}/fd").iterdir()]
         assert [str(path.parent) for path in opened if path.name.startswith("wgunicorn-")] == [folder]
 
