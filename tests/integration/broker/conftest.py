@@ -26,11 +26,12 @@ TOPIC_ID = 1
 
 @contextmanager
 def running_service(url: str, *, partitions: int = 2, writers: int = 3, on_event: Callable[[str], None] = lambda event: None,
-                    wakeups: Wakeups | None = None, timeout_seconds: float = 10.0, queue_bytes_max: int = 64 << 20) -> Iterator[BrokerService]:
-    """A BrokerService with its writer threads, leading the partitions of topic "t"."""
+                    wakeups: Wakeups | None = None, timeout_seconds: float = 10.0, queue_bytes_max: int = 64 << 20,
+                    remembers: bool = True) -> Iterator[BrokerService]:
+    """A BrokerService with its writer threads, leading the partitions of topic "t"; ``remembers`` as a broker's only worker does."""
     engines = [make_engine(url, application_name="tests", pool_size=writers + 2) for _ in range(2)]
     stopping = threading.Event()
-    store, clock, wakeups = PostgresLogStore(*engines, on_event=on_event), SystemClock(), wakeups or Wakeups()
+    store, clock, wakeups = PostgresLogStore(*engines, on_event=on_event, remembers=remembers), SystemClock(), wakeups or Wakeups()
     peers = Peers(InMemoryTransport(clock=clock), lambda: {"brokers": []}, clock)
     replicator = Replicator(store, peers, wakeups, clock, identity=lambda: (1, "disk"), introduce=lambda _: {"topic": "t", "config": {}})
     service = BrokerService(store, wakeups, replicator, who=lambda: Self(1, "disk"), clock=clock,

@@ -79,7 +79,7 @@ def test_a_slow_transaction_and_one_that_is_rolled_back_leave_no_hole(broker_dat
 
     slowly = threading.Event()
     acknowledged: dict[int, bytes] = {}
-    with running_service(broker_database, on_event=hold) as slow, running_service(broker_database) as quick:
+    with running_service(broker_database, on_event=hold, remembers=False) as slow, running_service(broker_database, remembers=False) as quick:
         slowly.set()
 
         def send(service: BrokerService, producer_id: int, number: int) -> bool:
