@@ -12,6 +12,7 @@ from ..errors import MyQueueError, OutcomeUnknownError
 from ..protocol.types import Appended, Record, TopicPartition
 
 RESULT_TIMEOUT_SECONDS = 120.0
+LOOK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,8 @@ class Completion:
     """One batch's outcome, shared by the deliveries of its records.
 
     Whoever waits for it is woken by the one woken before, not all at once: they would only wait for each other again, for the interpreter (GIL).
-    So that nobody sleeps on, everybody who leaves once it is done wakes the next one, however it is left.
+    So that nobody sleeps on, everybody who leaves once it is done wakes the next one, however it is left; whoever an interruption (Ctrl-C) in the
+    very moment of leaving has cost his turn looks for himself a second later.
 
     Args:
         wanted: called whenever somebody begins to wait for it.
@@ -76,12 +78,13 @@ class Completion:
         if self._is_done:
             return True
         self._wanted(self)
-        turn, is_woken = threading.Lock(), False
+        turn, is_woken, left = threading.Lock(), False, timeout_seconds
         turn.acquire()
-        self._waiting.append(turn)
         try:
-            if not self._is_done:
-                is_woken = turn.acquire(timeout=max(0.0, min(timeout_seconds, threading.TIMEOUT_MAX)))
+            self._waiting.append(turn)
+            while not self._is_done and left > 0:
+                is_woken = turn.acquire(timeout=min(left, LOOK_SECONDS))
+                left -= LOOK_SECONDS
             return self._is_done
         finally:
             if not is_woken:

@@ -104,6 +104,20 @@ def test_an_interrupted_caller_leaves_the_others_their_turn() -> None:
     assert sorted(got) == list(range(40, 45))
 
 
+def test_whoever_is_not_woken_looks_for_himself() -> None:
+    """One who was to wake the next one and did not, as after a Ctrl-C in that very moment, costs a second and nobody's answer."""
+    class Silent(Completion):
+        def _wake_next(self) -> None:
+            """Nobody."""
+
+    completion = Silent(PARTITION)
+    threads, got = waiting(completion, 6)
+    wait_until(lambda: len(completion._waiting) == 6)
+    completion.succeed(APPENDED)
+    joined(threads)
+    assert sorted(got) == list(range(40, 46))
+
+
 def test_whose_time_is_over_is_told_so() -> None:
     completion = Completion(PARTITION)
     with pytest.raises(OutcomeUnknownError):
