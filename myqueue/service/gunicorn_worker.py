@@ -13,6 +13,7 @@ import math
 import selectors
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -54,6 +55,7 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         self._arriving: dict[Any, None] = {}  # connections of which a part of a request is there, the oldest first
         self._leaving: dict[Any, float] = {}  # connections that are answered and closed on this side, and until when
         self._looked_at = 0.0
+        self._unserved: deque[None] = deque()  # one for each request that waits for a thread
         self._expecting = threading.BoundedSemaphore(max(1, self.cfg.threads // 4))
 
     # --- connections that come, wait, and go: all in the main loop ---
@@ -188,13 +190,19 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
         elif self._arriving:
             self._give_up(next(iter(self._arriving)))
 
+    def enqueue_req(self, conn: Any) -> None:
+        self._unserved.append(None)
+        super().enqueue_req(conn)
+
     # --- requests: in threads ---
 
     def handle(self, conn: Any) -> Any:
         """Answer a request, and those that follow it closely: the way back through the main loop would cost as much as a small answer.
 
-        A thread waits so only where the request before came as closely, and only one in four does.
+        A thread waits so only where the request before came as closely, and only one in four does. None goes on while another request waits
+        for a thread: callers that never pause would keep all threads to themselves.
         """
+        self._unserved.popleft()
         while True:
             follows = conn.sock.began_at - conn.sock.answered_at <= CLOSELY_SECONDS
             goes_on = super().handle(conn)
@@ -204,11 +212,11 @@ class FrameWorker(gthread.ThreadWorker):  # type: ignore[misc]
 
     def _is_next_there(self, conn: Any) -> bool:
         """Whether the next request of a connection is there within a moment. What is there of it otherwise is left to the main loop."""
-        if not self._expecting.acquire(blocking=False):
+        if self._unserved or not self._expecting.acquire(blocking=False):
             return False
         try:
             conn.sock.put_back(conn.parser.unreader.take_buffered())
-            return bool(conn.sock.becomes_ready(CLOSELY_SECONDS, body_bytes_max=self.wsgi.config["MAX_CONTENT_LENGTH"]))
+            return conn.sock.becomes_ready(CLOSELY_SECONDS, body_bytes_max=self.wsgi.config["MAX_CONTENT_LENGTH"]) and not self._unserved
         finally:
             self._expecting.release()
 

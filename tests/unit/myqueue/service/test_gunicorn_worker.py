@@ -4,6 +4,7 @@ import math
 import signal
 import socket
 import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -79,6 +80,7 @@ class Following:
         self.worker = object.__new__(FrameWorker)
         self.worker.alive, self.worker.limits, self.worker.ends_at = True, Limits(), math.inf
         self.worker.wsgi = type("App", (), {"config": {"MAX_CONTENT_LENGTH": 1_000}})
+        self.worker._unserved = deque()
         self.worker._expecting = threading.BoundedSemaphore(max(1, threads // 4))
         self.conn = Conn(ClientSocket(ours, self.worker))
         self.answered = 0
@@ -95,6 +97,7 @@ class Following:
     def handle(self, request: bytes = REQUEST) -> bool:
         self.theirs.sendall(request)
         assert self.conn.sock.gather()
+        self.worker._unserved.append(None)
         return bool(self.worker.handle(self.conn))
 
     def close(self) -> None:
@@ -130,6 +133,17 @@ def test_only_some_threads_wait_for_what_may_follow(monkeypatch: pytest.MonkeyPa
     assert caller.handle()
     assert caller.answered == 2
     caller.worker._expecting.release()
+    caller.close()
+
+
+def test_no_thread_is_kept_while_another_request_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it waited before, or came while this one was answered: what follows goes to the end of the line."""
+    caller = Following(monkeypatch, more=[b"", REQUEST, REQUEST])
+    assert caller.handle()
+    caller.worker._unserved.append(None)
+    assert caller.handle()
+    assert caller.answered == 2
+    assert len(caller.worker._unserved) == 1
     caller.close()
 
 
