@@ -34,7 +34,6 @@ from myqueue.service.wakeups import Wakeups
 
 from .core.admission import fault_of
 from .core.append import AppendRequest, AppendResult
-from .core.appends import entry_size
 from .core.group import GroupPlan, Handed, Request, plan_group
 from .core.offsets import ClaimRequest, CommitRequest, DequeueRequest, LogRange, TrimRequest
 from .core.replica import Appointment, PromiseAnswer, PromisePlan, check_leading, commits_alone, is_leading, plan_appoint, plan_promise
@@ -366,7 +365,7 @@ class BrokerService:
         """What is to be written on a log that is as it was remembered. None where that is much, or anything but appends that are stored:
         whatever else is to be told, a refusal above all, is found out under the lock.
         """
-        if sum(len(request.blocks) if isinstance(request, AppendRequest) else AT_ONCE_ENTRIES_MAX + 1 for request in requests) > AT_ONCE_ENTRIES_MAX:
+        if not _is_little(requests):  # before anything is planned: a large group is planned under the lock, and once
             return None
         head = remembered.head
         try:
@@ -376,8 +375,6 @@ class BrokerService:
         plan = plan_group(partition, head.end, remembered.state, LogRange(head.start_offset, head.commit_offset), requests, epoch=head.leader_epoch,
                           now_us=self._clock.now_us())
         if not all(isinstance(outcome, AppendResult) and not outcome.duplicate for outcome in plan.outcomes):
-            return None
-        if sum(map(entry_size, plan.entries)) > AT_ONCE_BYTES_MAX:
             return None
         entries = list(chained(head.end.chain, plan.entries))
         plan = replace(plan, entries=entries, end=end_chained(plan.end, entries, head.end.chain))
@@ -463,6 +460,16 @@ def _located(request: Request, error: CorruptBatchError) -> CorruptBatchError:
     """What the database refused, with the place of it where that can be found."""
     found = fault_of(request.blocks) if isinstance(request, AppendRequest) else None
     return found or error
+
+
+def _is_little(requests: Sequence[Request]) -> bool:
+    """Whether these are appends, and as few and small as are written at once. Looks at no more blocks than that."""
+    count = size = 0
+    for request in requests:
+        if not isinstance(request, AppendRequest) or (count := count + len(request.blocks)) > AT_ONCE_ENTRIES_MAX:
+            return False
+        size += sum(len(column) for block in request.blocks for column in block[1:] if column is not None)
+    return size <= AT_ONCE_BYTES_MAX
 
 
 def _is_empty(request: Request, answer: Answer | MyQueueError) -> bool:

@@ -1,4 +1,4 @@
-"""Appends of packed batches below Flask: the one call that every message takes costs half as much without it.
+"""Appends of packed batches below Flask: the one call that every message takes costs a fifth less of the broker's CPU without it.
 
 Only the way to the rules is shorter, the rules are the same: the guard, the readers of headers and bodies, the append itself and its answer are
 those of the ordinary route, what is counted is counted under that route's name, and whatever fails is told by the app, as if it had come through it.
