@@ -14,6 +14,7 @@ import socket
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,19 +69,7 @@ class _Relay:
     target_port: int
     port: int
     server: asyncio.Server | None = None
-    open_connections: set[asyncio.StreamWriter] = field(default_factory=set)
-
-
-@dataclass
-class _Way:
-    """One direction of a relayed connection: what one end says, on its way to the other."""
-
-    source: str
-    target: str
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    is_reply: bool = False
-    under_way: asyncio.Queue[tuple[float, bytes]] = field(default_factory=lambda: asyncio.Queue(CHUNKS_UNDER_WAY_MAX))
+    links: set[_Link] = field(default_factory=set)
 
 
 class Switchboard:
@@ -91,7 +80,7 @@ class Switchboard:
         self._rules: list[Rule] = []
         self._owners = _Owners()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ending = False
+        self.is_ending = False
         self._keeper = PortKeeper()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="switchboard", daemon=True)
@@ -142,7 +131,7 @@ class Switchboard:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 
     async def _open(self, relay: _Relay) -> None:
-        relay.server = await asyncio.start_server(lambda reader, writer: self._serve(relay, reader, writer), HOST, relay.port, backlog=1_024)
+        relay.server = await self._loop.create_server(lambda: _Link(self, relay).caller, HOST, relay.port, backlog=1_024)
 
     async def _close(self, relay: _Relay) -> None:
         if relay.server is not None:
@@ -151,76 +140,45 @@ class Switchboard:
                 self._loop.remove_reader(listener.fileno())
             await asyncio.sleep(0)  # what was accepted just now becomes a connection first: asyncio loses it where the server is closed by then
             server.close()
-        for writer in list(relay.open_connections):
-            _abort(writer)
+        for link in list(relay.links):
+            link.abort()
 
     async def _end_tasks(self) -> None:
-        """Also of connections that were only just accepted: a task that has not begun is not cancelled, or nobody would close its connection."""
-        self._ending = True
+        """Also of connections that were only just accepted."""
+        self.is_ending = True
         while left := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(left, timeout=CLOSE_SECONDS)
+        for relay in self._relays.values():
+            for link in list(relay.links):
+                link.abort()
         await asyncio.sleep(CLOSE_SECONDS)  # what was aborted is closed in the loop's next rounds
 
-    async def _serve(self, relay: _Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    # --- for the links ---
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
-        relay.open_connections.add(writer)
-        out: asyncio.StreamWriter | None = None
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def dial(self, relay: _Relay, link: _Link) -> None:
+        """Call the node for who called its relay."""
         try:
-            if self._ending:
-                return
-            source = self._owners.of(writer.get_extra_info("peername")[1], relay.port)
-            await self._passable(source, relay.name)
-            back, out = await asyncio.open_connection(HOST, relay.target_port)
-            relay.open_connections.add(out)
-            await self._relay_both(source, relay.name, (reader, out), (back, writer))
-        except OSError:  # nobody listens there, or one end was reset: the other end learns it the same way
-            pass
-        except asyncio.CancelledError:
-            if not self._thread.is_alive():
-                raise
-        finally:
-            for one in filter(None, (writer, out)):
-                relay.open_connections.discard(one)
-                _abort(one)
-            self._tasks.discard(task)
+            source = self._owners.of(link.caller.transport.get_extra_info("peername")[1], relay.port)
+            await self.passable(source, relay.name)
+            await self._loop.create_connection(lambda: link.node, HOST, relay.target_port)
+        except OSError:  # nobody listens there, or the caller has gone: the other end learns it the same way
+            link.abort()
+        else:
+            link.join(source, relay.name)
 
-    async def _relay_both(self, source: str, target: str, there: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-                          back: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
-        """Until both directions have ended, or one is broken."""
-        pumps = [asyncio.ensure_future(work) for way in (_Way(source, target, *there), _Way(target, source, *back, is_reply=True))
-                 for work in (self._fill(way), self._empty(way))]
-        try:
-            await asyncio.gather(*pumps)
-        finally:
-            for pump in pumps:
-                pump.cancel()
+    def touches(self, way: _Way) -> bool:
+        """Whether a rule is about what goes this way."""
+        return any(rule.is_about(way.source, way.target) or (way.is_reply and rule.is_about(way.target, way.source)) for rule in self._rules)
 
-    async def _fill(self, way: _Way) -> None:
-        """Take what is said, with the moment at which it arrives at the other end of a slow link."""
-        while chunk := await way.reader.read(CHUNK_BYTES):
-            await way.under_way.put((self._loop.time() + self._delay(way), chunk))
-        await way.under_way.put((0.0, b""))
-
-    async def _empty(self, way: _Way) -> None:
-        while True:
-            due, chunk = await way.under_way.get()
-            await asyncio.sleep(max(0.0, due - self._loop.time()))
-            await self._passable(way.source, way.target)
-            if not chunk:
-                break
-            passed = self._what_is_left(way, chunk)
-            way.writer.write(passed)
-            await way.writer.drain()
-            if len(passed) < len(chunk):
-                raise ConnectionResetError
-        if way.writer.can_write_eof():
-            way.writer.write_eof()
-
-    def _what_is_left(self, way: _Way, chunk: bytes) -> bytes:
+    def what_is_left(self, way: _Way, chunk: bytes) -> bytes:
         """Of a reply, which may be lost or broken here."""
         for rule in self._rules:
             if way.is_reply and rule.action in (LOSE_REPLY, RESET_IN_REPLY) and rule.is_about(way.target, way.source):
@@ -229,22 +187,165 @@ class Switchboard:
                     return b"" if rule.action == LOSE_REPLY else chunk[:len(chunk) // 2]
         return chunk
 
-    def _delay(self, way: _Way) -> float:
-        return sum(rule.delay_seconds for rule in self._rules if rule.action == SLOW and rule.is_about(way.source, way.target))
+    def due(self, way: _Way) -> float:
+        """When what is said now arrives at the other end of a link that may be slow, by the loop's clock."""
+        return self._loop.time() + sum(rule.delay_seconds for rule in self._rules if rule.action == SLOW and rule.is_about(way.source, way.target))
 
-    async def _passable(self, source: str, target: str) -> None:
+    async def until(self, due: float) -> None:
+        if (left := due - self._loop.time()) > 0:
+            await asyncio.sleep(left)
+
+    async def passable(self, source: str, target: str) -> None:
         """Wait as long as bytes from here to there are held."""
         while any(rule.action == CUT and rule.is_about(source, target) for rule in self._rules):
             await asyncio.sleep(POLL_SECONDS)
 
 
-def _abort(writer: asyncio.StreamWriter) -> None:
-    """End a connection by a reset: whoever waits at its other end learns at once that no more will come."""
-    with contextlib.suppress(OSError):
-        connection = writer.get_extra_info("socket")
-        if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
-    writer.transport.abort()
+class _End(asyncio.Protocol):
+    """The relay's socket to one of the two that speak; ``says`` is the way of what comes from there, ``hears`` of what goes there."""
+
+    transport: asyncio.Transport
+    says: _Way
+    hears: _Way
+
+    def __init__(self, link: _Link) -> None:
+        self._link = link
+        self.is_open = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport, self.is_open = transport, True
+        self._link.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.says.take(data)
+
+    def eof_received(self) -> bool:
+        self.says.take(b"")
+        return True  # the other way stays open
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = False
+        self._link.lost()
+
+    def pause_writing(self) -> None:
+        self.hears.is_full = True
+        self.hears.steer()
+
+    def resume_writing(self) -> None:
+        self.hears.is_full = False
+        self.hears.steer()
+
+    def abort(self) -> None:
+        """End it by a reset: whoever waits at the other end learns at once that no more will come."""
+        if self.is_open:
+            with contextlib.suppress(OSError):
+                self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
+            self.transport.abort()
+
+
+class _Way:
+    """One direction of a relayed connection.
+
+    What no rule is about goes on at once; the rest waits here, in its order, for a task that passes it on.
+    """
+
+    def __init__(self, link: _Link, board: Switchboard, start: _End, end: _End, *, is_reply: bool = False) -> None:
+        self._link, self._board, self._start, self._end, self.is_reply = link, board, start, end, is_reply
+        self.source = self.target = ""
+        self.is_over = self.is_full = False  # nothing more is said; the end takes no more now
+        self._joined = False
+        self._under_way: deque[tuple[float, bytes]] = deque()  # (when it is due, what), and b"" for the end
+        self._task: asyncio.Task[None] | None = None
+        start.says = end.hears = self
+
+    def join(self, source: str, target: str) -> None:
+        """Both ends are there."""
+        self.source, self.target, self._joined = source, target, True
+        if self._under_way:
+            self._task = self._board.begin(self._pass_on())
+
+    def take(self, chunk: bytes) -> None:
+        if self._joined and not self._under_way and not self._board.touches(self):
+            self._write(chunk)
+            return
+        self._under_way.append((self._board.due(self) if self._joined else 0.0, chunk))
+        if self._joined and len(self._under_way) == 1:
+            self._task = self._board.begin(self._pass_on())
+        self.steer()
+
+    def steer(self) -> None:
+        """Listen to who speaks, or not while too much is under way."""
+        if self._start.is_open and (self.is_full or len(self._under_way) >= CHUNKS_UNDER_WAY_MAX):
+            self._start.transport.pause_reading()
+        elif self._start.is_open:
+            self._start.transport.resume_reading()
+
+    def stop(self) -> None:
+        self._under_way.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _pass_on(self) -> None:
+        while self._under_way:
+            due, chunk = self._under_way[0]
+            await self._board.until(due)
+            await self._board.passable(self.source, self.target)
+            self._under_way.popleft()
+            self._write(chunk)
+            self.steer()
+
+    def _write(self, chunk: bytes) -> None:
+        if not chunk:
+            self.is_over = True
+            self._end.transport.write_eof()
+            self._link.over()
+            return
+        passed = self._board.what_is_left(self, chunk)
+        self._end.transport.write(passed)
+        if len(passed) < len(chunk):
+            self._link.abort()
+
+
+class _Link:
+    """A connection through a relay: who called, the node, and the two ways between them."""
+
+    def __init__(self, board: Switchboard, relay: _Relay) -> None:
+        self._board, self._relay = board, relay
+        self.caller, self.node = _End(self), _End(self)
+        self._ways = (_Way(self, board, self.caller, self.node), _Way(self, board, self.node, self.caller, is_reply=True))
+
+    def opened(self, end: _End) -> None:
+        if end is self.caller:
+            self._relay.links.add(self)
+        if self._board.is_ending or not self.caller.is_open:  # who called may have gone while the node was called
+            self.abort()
+        elif end is self.caller:
+            self._board.begin(self._board.dial(self._relay, self))
+
+    def join(self, source: str, target: str) -> None:
+        there, back = self._ways
+        there.join(source, target)
+        back.join(target, source)
+
+    def over(self) -> None:
+        """One way has ended: once both have, what is still to be written is, and that is all."""
+        if all(way.is_over for way in self._ways):
+            for end in (self.caller, self.node):
+                end.transport.close()
+
+    def lost(self) -> None:
+        """One end is gone; before both had said all, the other learns it by a reset too."""
+        if not all(way.is_over for way in self._ways):
+            self.abort()
+        if not (self.caller.is_open or self.node.is_open):
+            self._relay.links.discard(self)
+
+    def abort(self) -> None:
+        for way in self._ways:
+            way.stop()
+        for end in (self.caller, self.node):
+            end.abort()
 
 
 class _Owners:
