@@ -50,9 +50,6 @@ WRITER_LOCK_SECONDS = 0.25  # then the thread turns to other partitions and come
 LOOK_AGAIN_SECONDS = 5.0  # after a lost commit: how long to try to find out
 OFFSET_BYTES = 256  # what a commit or a dequeue counts for in the queue
 TOPICS_KEY = "topics"  # woken when the topics that this broker knows have changed
-
-# What is written in one exchange on a log that is remembered; more than that is digested while the database stores what comes before.
-AT_ONCE_ENTRIES_MAX, AT_ONCE_BYTES_MAX = 64, 65_536
 TAIL_ENTRIES_MAX = 4_096  # entries that wait for a majority; beyond it nothing is appended
 
 
@@ -334,8 +331,8 @@ class BrokerService:
         remembered = self._store.remembered(partition, wanted(requests)) if look_again else None
         write = None if remembered is None else self._by_memory(partition, remembered, requests)
         try:
-            if remembered is not None and write is not None and not self._is_appended_at_once(partition, remembered, write):
-                write = None
+            if remembered is not None and write is not None:
+                write = self._appended_expecting(partition, remembered, write)
             if write is None:
                 with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
                     head = held.head
@@ -356,16 +353,17 @@ class BrokerService:
         except OutcomeUnknownError:
             if write is None or not look_again:
                 raise
+            write = _with_chain(write)
             if not self._is_stored(partition, write.plan):
                 return self._write(partition, requests, look_again=False)
         self._after_commit(partition, write.plan, len(requests), self._clock.monotonic() - began)
         return write.answers if write.alone else self._replicated(partition, write, requests)
 
     def _by_memory(self, partition: PartitionId, remembered: Remembered, requests: Sequence[Request]) -> _Write | None:
-        """What is to be written on a log that is as it was remembered. None where that is much, or anything but appends that are stored:
+        """What is to be written on a log that is as it was remembered, not chained yet. None where that is anything but appends that are stored:
         whatever else is to be told, a refusal above all, is found out under the lock.
         """
-        if not _is_little(requests):  # before anything is planned: a large group is planned under the lock, and once
+        if not all(isinstance(request, AppendRequest) for request in requests):
             return None
         head = remembered.head
         try:
@@ -376,19 +374,17 @@ class BrokerService:
                           now_us=self._clock.now_us())
         if not all(isinstance(outcome, AppendResult) and not outcome.duplicate for outcome in plan.outcomes):
             return None
-        entries = list(chained(head.end.chain, plan.entries))
-        plan = replace(plan, entries=entries, end=end_chained(plan.end, entries, head.end.chain))
         return _Write(head, plan, plan.outcomes, alone)  # type: ignore[arg-type]
 
-    def _is_appended_at_once(self, partition: PartitionId, remembered: Remembered, write: _Write) -> bool:
-        """Store it; False where the log is not as it was remembered, and nothing was done."""
+    def _appended_expecting(self, partition: PartitionId, remembered: Remembered, write: _Write) -> _Write | None:
+        """Store it; None where the log is not as it was remembered, and nothing was done."""
         plan = write.plan
         try:
-            self._store.append_at_once(partition, remembered, plan.entries, plan.end, plan.changes, commits=write.alone,
-                                       lock_timeout_seconds=WRITER_LOCK_SECONDS)
+            entries, end = self._store.append_expecting(partition, remembered, plan.entries, plan.end, plan.changes, commits=write.alone,
+                                                        lock_timeout_seconds=WRITER_LOCK_SECONDS)
         except HeadMovedError:
-            return False
-        return True
+            return None
+        return replace(write, plan=replace(plan, entries=entries, end=end))
 
     def _check_may_write(self, head: Head) -> bool:
         """Whether this disk alone commits. Raises NotLeaderError, UnavailableError: nothing is stored."""
@@ -462,14 +458,11 @@ def _located(request: Request, error: CorruptBatchError) -> CorruptBatchError:
     return found or error
 
 
-def _is_little(requests: Sequence[Request]) -> bool:
-    """Whether these are appends, and as few and small as are written at once. Looks at no more blocks than that."""
-    count = size = 0
-    for request in requests:
-        if not isinstance(request, AppendRequest) or (count := count + len(request.blocks)) > AT_ONCE_ENTRIES_MAX:
-            return False
-        size += sum(len(column) for block in request.blocks for column in block[1:] if column is not None)
-    return size <= AT_ONCE_BYTES_MAX
+def _with_chain(write: _Write) -> _Write:
+    """What the database chained while it stored it, and has not said: the digests are the same."""
+    plan, before = write.plan, write.head.end.chain
+    entries = list(chained(before, plan.entries))
+    return replace(write, plan=replace(plan, entries=entries, end=end_chained(plan.end, entries, before)))
 
 
 def _is_empty(request: Request, answer: Answer | MyQueueError) -> bool:

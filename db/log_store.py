@@ -15,7 +15,7 @@ from typing import Protocol
 from db.replication.log import LogView
 from myqueue.errors import UnavailableError
 from myqueue.protocol.chain import GENESIS, EntryHead
-from myqueue.protocol.entry import Border, LogEnd, LogEntry
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, Planned
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
@@ -273,9 +273,10 @@ class LogStore(Protocol):
     def remembered(self, partition: PartitionId, wanted: Wanted) -> Remembered | None:
         """A log as it was left last, with the state of all these producers; None where that is not known, or where more than producers is wanted."""
 
-    def append_at_once(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
-                       commits: bool, lock_timeout_seconds: float = 5.0) -> None:
-        """Append entries, chained already, to a log that is as it was remembered: what :meth:`locked` does in one exchange instead of three.
+    def append_expecting(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
+                         commits: bool, lock_timeout_seconds: float = 5.0) -> Planned:
+        """Append entries to a log that is as it was remembered: what :meth:`locked` does in one exchange, or two where that is much, instead of
+        three; the entries and the end, chained.
 
         Args:
             changes: what folding the entries changes.

@@ -11,7 +11,7 @@ from db.replication.log import MemoryLog, chain_before, epoch_before
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, elements, encode_block, pack_entry_head, record_bytes, records_of
 from myqueue.protocol.chain import RECORDS
-from myqueue.protocol.entry import Border, LogEnd, LogEntry, chained, end_chained
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, Planned, chained, end_chained
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId
 
@@ -198,15 +198,16 @@ class MemoryLogStore:
         found = self._memory.get(partition)
         return found if found is not None and found.holds(wanted) else None
 
-    def append_at_once(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
-                       commits: bool, lock_timeout_seconds: float = 5.0) -> None:
+    def append_expecting(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
+                         commits: bool, lock_timeout_seconds: float = 5.0) -> Planned:
         self._memory.pop(partition, None)
         with self.locked(partition, Wanted(frozenset(changes.producers)), lock_timeout_seconds=lock_timeout_seconds) as held:
             if _identity(held.head) != _identity(remembered.head):
                 raise HeadMovedError("the log is not as it was remembered")
-            held.append(entries, end, changes)
+            planned = held.append(entries, end, changes)
             if commits:
                 held.commit(end.lsn, end.offset, changes)
+        return planned
 
     def advance(self, partition: PartitionId, lsn: int, offset: int) -> None:
         log = self._log(partition)

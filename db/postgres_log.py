@@ -39,7 +39,7 @@ from myqueue.errors import (
     UnknownPartitionError,
 )
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, ENTRIES_MAGIC, decode_headers
-from myqueue.protocol.entry import Border, LogEnd, LogEntry, chained, end_chained
+from myqueue.protocol.entry import Border, LogEnd, LogEntry, Planned, chained, end_chained
 from myqueue.protocol.fold import LogState
 from myqueue.protocol.types import PartitionId, Record
 
@@ -68,6 +68,8 @@ _log = logging.getLogger(__name__)
 COPY_CHUNK_BYTES = 1 << 20
 BLOCK_RECORDS_MAX = BLOCK_BYTES_MAX // 4  # each needs its length at least
 READ_RECORDS_MAX = 65_536
+# What is written in one exchange on a log that is remembered; more than that is digested while the database stores what comes before.
+AT_ONCE_ENTRIES_MAX, AT_ONCE_BYTES_MAX = 64, 65_536
 REMEMBERED_MAX = 1_024  # logs as they were left last
 REMEMBERED_PRODUCERS_MAX = 16  # of each, 2.3 KB with what is known of their last requests: 38 MB at most
 UNFIT = "the batch cannot be stored: its elements do not fit their columns"
@@ -492,33 +494,48 @@ class PostgresLogStore:
         found = self._memory.get(partition)
         return found if found is not None and found.holds(wanted) else None
 
-    def append_at_once(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
-                       commits: bool, lock_timeout_seconds: float = 5.0) -> None:
-        after, statements = _left(remembered, end, changes), [_set_end(partition, end, remembered.place)]
-        if commits:
-            after = _committed(after, end.lsn, end.offset)
-            statements += _commit(partition, end.lsn, end.offset, changes, (remembered.state.producers.keys(), ()))
+    def append_expecting(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
+                         commits: bool, lock_timeout_seconds: float = 5.0) -> Planned:
         self._memory.pop(partition, None)
+        before, is_little, is_sent = remembered.head.end.chain, _is_little(entries), False
+        entries = list(chained(before, entries)) if is_little else entries
         with self._connection(self._writer) as connection, connection.cursor() as cursor:
+
+            def finish(stored: Sequence[LogEntry]) -> bytes:
+                nonlocal end, is_sent
+                end = end_chained(end, stored, before)
+                statements = [_set_end(partition, end, remembered.place)]
+                if commits:
+                    statements += _commit(partition, end.lsn, end.offset, changes, (remembered.state.producers.keys(), ()))
+                text = "; ".join([*(text for text, _ in statements), "COMMIT"])
+                sent = cursor.mogrify(text, [value for _, values in statements for value in values])
+                self._on_event("before_commit")
+                is_sent = True
+                return bytes(sent)
+
             try:
                 self._plan(connection, cursor)
-                begin = cursor.mogrify(BEGIN + EXPECT, _expected(partition, remembered, lock_timeout_seconds))
-                finish = cursor.mogrify("; ".join(["", *(text for text, _ in statements), "COMMIT"]),
-                                        [value for _, values in statements for value in values])
-                self._on_event("before_commit")
-            except psycopg2.Error as error:
-                raise _ours(error) from error
-            try:
-                cursor.copy_expert(b"".join((begin, _copy_into(remembered.place).encode(), finish)), _Rows(entries))
-            except psycopg2.Error as error:
-                if connection.closed:
+                begin = cursor.mogrify(BEGIN + EXPECT, _expected(partition, remembered, lock_timeout_seconds)) + _copy_into(remembered.place).encode()
+                rows = _Rows(entries if is_little else chained(before, entries))
+                if is_little:
+                    cursor.copy_expert(begin + b"; " + finish(entries), rows)
+                else:  # digested while the database stores what comes before
+                    cursor.copy_expert(begin, rows)
+                    cursor.execute(finish(rows.entries))
+            except BaseException as error:
+                if not isinstance(error, psycopg2.Error):
+                    _roll_back(cursor)
+                    raise
+                if connection.closed and is_sent:
                     raise OutcomeUnknownError("the database's answer to a commit was lost") from error
                 _roll_back(cursor)
                 if isinstance(error, pg.DivisionByZero):
                     raise HeadMovedError("the log is not as it was remembered") from error
                 raise (CorruptBatchError(UNFIT) if _is_of_the_batch(error) else _ours(error)) from error
-            self._keep(partition, after)
+            after = _left(remembered, end, changes)
+            self._keep(partition, _committed(after, end.lsn, end.offset) if commits else after)
             self._on_event("after_commit")
+            return rows.entries, end
 
     def _remember(self, partition: PartitionId, held: _Held) -> None:
         """What is known of producers beside those that were looked up stays known where nobody has written in between."""
@@ -757,6 +774,13 @@ def _left(before: Remembered, end: LogEnd, changes: LogState) -> Remembered:
 
 def _committed(left: Remembered, lsn: int, offset: int) -> Remembered:
     return replace(left, head=replace(left.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn, trim_offset=left.state.trim_offset))
+
+
+def _is_little(entries: Sequence[LogEntry]) -> bool:
+    """Whether they are stored in one exchange. Looks at no more entries than that."""
+    if len(entries) > AT_ONCE_ENTRIES_MAX:
+        return False
+    return sum(len(column) for entry in entries for column in entry[2:] if column is not None) <= AT_ONCE_BYTES_MAX
 
 
 def _roll_back(cursor: Any) -> None:

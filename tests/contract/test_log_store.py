@@ -16,7 +16,7 @@ from broker.service import wanted
 from db.engine import make_engine
 from db.log_store import HeadMovedError, HeldLog, LogBusyError, LogStore, Remembered, Snapshot, Wanted
 from db.memory_log import MemoryLogStore
-from db.postgres_log import REMEMBERED_PRODUCERS_MAX, PostgresLogStore
+from db.postgres_log import AT_ONCE_BYTES_MAX, REMEMBERED_PRODUCERS_MAX, PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, UnknownPartitionError
 from myqueue.protocol.batch import ENTRIES_MAGIC, Block, messages_of
@@ -964,19 +964,22 @@ def test_a_search_sees_what_is_committed_and_not_trimmed(store: LogStore):
         store.search(PartitionId(9, 9), 0, 1, key=None, **SEARCHED)
 
 
-# --- at once ---
+# --- on a log that is as it was remembered ---
+
+LITTLE, MUCH = b"", b"x" * (AT_ONCE_BYTES_MAX + 1)  # beside what is appended: in one exchange, or in two
+sizes = pytest.mark.parametrize("more", [LITTLE, MUCH], ids=["little", "much"])
 
 
-def at_once(store: LogStore, *values: bytes, seq: int | None = None, commits: bool = True, remembered: Remembered | None = None) -> Remembered:
+def expecting(store: LogStore, *values: bytes, seq: int | None = None, commits: bool = True, remembered: Remembered | None = None) -> Remembered:
     """Append by what is remembered of the log; what that was."""
     request = AppendRequest(blocks(*values), None if seq is None else sequence(seq))
     remembered = remembered or store.remembered(PARTITION, wanted([request]))
     assert remembered is not None
     head = remembered.head
     plan = plan_group(PARTITION, head.end, remembered.state, LogRange(head.start_offset, head.commit_offset), [request], epoch=1, now_us=2_000)
-    entries = list(chained(head.end.chain, plan.entries))
-    store.append_at_once(PARTITION, remembered, entries, end_chained(plan.end, entries, head.end.chain), plan.changes, commits=commits,
-                         lock_timeout_seconds=0.2)
+    entries, end = store.append_expecting(PARTITION, remembered, plan.entries, plan.end, plan.changes, commits=commits, lock_timeout_seconds=0.2)
+    assert list(entries) == list(chained(head.end.chain, plan.entries))
+    assert end == end_chained(plan.end, entries, head.end.chain)
     return remembered
 
 
@@ -1003,16 +1006,17 @@ def test_nothing_is_remembered_that_was_not_said(store: LogStore):
     assert store.remembered(PARTITION, Wanted()) is None
 
 
+@sizes
 @pytest.mark.parametrize("committed", [True, False])
-def test_at_once_is_as_under_the_lock(store: LogStore, committed: bool):
+def test_what_is_appended_expecting_is_as_under_the_lock(store: LogStore, committed: bool, more: bytes):
     """The same head, entries and state as a log that was written step by step; also where nothing is committed yet."""
     other = MemoryLogStore()
     begin(other, PARTITION)
     known(store, b"0", seq=0, committed=committed)
     append(other, b"0", seq=0, committed=committed)
     for number in range(1, 12):
-        at_once(store, b"%d" % number, b"x" * number, seq=number, commits=committed)
-        append(other, b"%d" % number, b"x" * number, seq=number, committed=committed, now_us=2_000)
+        expecting(store, b"%d" % number, b"x" * number, more, seq=number, commits=committed)
+        append(other, b"%d" % number, b"x" * number, more, seq=number, committed=committed, now_us=2_000)
     assert store.head(PARTITION) == other.head(PARTITION)
     assert store.snapshot(PARTITION) == other.snapshot(PARTITION)
     assert [entry.chain for entry in store.entries(PARTITION, 0, 99, bytes_max=1 << 20)] == \
@@ -1033,11 +1037,11 @@ def test_other_producers_stay_known(store: LogStore):
     assert {producer_id: state.last_seq for producer_id, state in found.state.producers.items()} == {7: 0, 8: 0}
 
 
-def test_a_log_with_learners_is_appended_to_at_once(store: LogStore):
+def test_a_log_with_learners_is_appended_to_expecting_them(store: LogStore):
     with store.locked(PARTITION) as held:
         held.set_learners([5, 2**40])
     known(store, b"a", committed=False)
-    at_once(store, b"b", commits=False)
+    expecting(store, b"b", commits=False)
     assert store.head(PARTITION).end.offset == 2
 
 
@@ -1068,8 +1072,9 @@ MOVES: dict[str, Callable[[LogStore, HeldLog], object]] = {
 }
 
 
+@sizes
 @pytest.mark.parametrize("move", MOVES)
-def test_a_log_that_moved_takes_nothing_at_once(store: LogStore, move: str):
+def test_a_log_that_moved_takes_nothing(store: LogStore, move: str, more: bytes):
     """Whatever has changed of it in another process; and it is not remembered any more."""
     known(store, b"a")
     known(store, b"b", committed=False)
@@ -1078,64 +1083,65 @@ def test_a_log_that_moved_takes_nothing_at_once(store: LogStore, move: str):
         MOVES[move](store, held)
     before = store.snapshot(PARTITION)
     with pytest.raises(HeadMovedError):
-        at_once(store, b"c", remembered=remembered)
+        expecting(store, b"c", more, remembered=remembered)
     assert store.remembered(PARTITION, Wanted()) is None
     assert store.snapshot(PARTITION) == before
     assert store.entries(PARTITION, before.head.end.lsn, 99, bytes_max=1 << 20) == []
 
 
-def test_a_log_with_more_entries_takes_nothing_at_once(store: LogStore):
+@sizes
+def test_a_log_with_more_entries_takes_nothing(store: LogStore, more: bytes):
     known(store, b"a")
     remembered = store.remembered(PARTITION, Wanted())
     append(store, b"b")
     with pytest.raises(HeadMovedError):
-        at_once(store, b"c", remembered=remembered)
+        expecting(store, b"c", more, remembered=remembered)
     assert values(store) == [(0, b"a"), (1, b"b")]
 
 
-def test_a_segment_that_was_closed_takes_nothing_at_once(store: LogStore):
+def test_a_segment_that_was_closed_takes_nothing(store: LogStore):
     """Its entries belong to the next one, and that is found out under the lock."""
     known(store, b"a")
     remembered = store.remembered(PARTITION, Wanted())
     roll(store)
     if isinstance(store, PostgresLogStore):
         with pytest.raises(HeadMovedError):
-            at_once(store, b"b", remembered=remembered)
+            expecting(store, b"b", remembered=remembered)
     known(store, b"b")
-    at_once(store, b"c")
+    expecting(store, b"c")
     assert values(store)[0] == (0, b"a")
     assert values(store, 1) == [(1, b"b"), (2, b"c")]
 
 
-def test_a_log_that_is_gone_takes_nothing_at_once(store: LogStore):
+def test_a_log_that_is_gone_takes_nothing(store: LogStore):
     known(store, b"a")
     remembered = store.remembered(PARTITION, Wanted())
     store.drop(PARTITION.topic_id)
     with pytest.raises((HeadMovedError, UnknownPartitionError)):
-        at_once(store, b"b", remembered=remembered)
+        expecting(store, b"b", remembered=remembered)
 
 
-def test_elements_that_do_not_fit_are_refused_at_once(store: LogStore):
+@sizes
+def test_elements_that_do_not_fit_a_remembered_log_are_refused(store: LogStore, more: bytes):
     known(store, b"a")
     remembered = store.remembered(PARTITION, Wanted())
     assert remembered is not None
     entries, end = record_entries(PARTITION, remembered.head.end, epoch=1, append_time=2_000, sequence=None,
-                                  blocks=[Block(2, None, memoryview(b"\0\0\0\4abcd"), None, None)])
-    written = list(chained(remembered.head.end.chain, entries))
+                                  blocks=[*blocks(more), Block(2, None, memoryview(b"\0\0\0\4abcd"), None, None)])
     with pytest.raises(CorruptBatchError):
-        store.append_at_once(PARTITION, remembered, written, end_chained(end, written, b""), LogState(), commits=True)
+        store.append_expecting(PARTITION, remembered, entries, end, LogState(), commits=True)
     known(store, b"good")
-    at_once(store, b"too")
+    expecting(store, b"too")
     assert values(store) == [(0, b"a"), (1, b"good"), (2, b"too")]
 
 
-def test_a_busy_log_takes_nothing_at_once(store: LogStore):
+def test_a_busy_log_takes_nothing_more(store: LogStore):
     """Within the time for the lock; what came before it is what counts."""
     known(store, b"a")
     remembered = store.remembered(PARTITION, Wanted())
     with store.locked(PARTITION) as held:
         with pytest.raises(LogBusyError):
-            at_once(store, b"b", remembered=remembered)
+            expecting(store, b"b", remembered=remembered)
         held.set_learners([])
-    at_once(store, b"c", remembered=remembered)
+    expecting(store, b"c", remembered=remembered)
     assert values(store) == [(0, b"a"), (1, b"c")]

@@ -81,7 +81,11 @@ def test_a_bad_request_does_not_spoil_its_group(broker_database: str):
             service.append(P0, BROKEN, None, size_bytes=10)
 
 
-def test_a_lost_commit_reply_is_looked_up(broker_database: str):
+sizes = pytest.mark.parametrize("size", [1, 100_000], ids=["in one exchange", "in two"])
+
+
+@sizes
+def test_a_lost_commit_reply_is_looked_up(broker_database: str, size: int):
     """The commit was done, its answer was lost: the producer gets its offset, nothing is stored twice."""
     lose = threading.Event()
 
@@ -94,15 +98,15 @@ def test_a_lost_commit_reply_is_looked_up(broker_database: str):
         send(service, b"before")
         for answer in range(3):
             lose.set()
-            assert send(service, b"%d" % answer).base_offset == answer + 1
+            assert send(service, b"%d" % answer * size).base_offset == answer + 1
             assert not lose.is_set()
         lose.set()
         assert service.dequeue(P0, "#1").record.value == b"before"
-        assert service.dequeue(P0, "#1").record.value == b"0"
-        assert values(service) == [b"before", b"0", b"1", b"2"]
+        assert service.dequeue(P0, "#1").record.value == b"0" * size
+        assert values(service) == [b"before", b"0" * size, b"1" * size, b"2" * size]
 
 
-@pytest.mark.parametrize("size", [1, 100_000], ids=["at once", "in three steps"])
+@sizes
 def test_a_commit_that_was_not_done_is_done_again(broker_database: str, size: int):
     """The session dies before the commit arrives: nobody knows, so it is looked up, found missing, and written anew, once."""
     kill = threading.Event()
