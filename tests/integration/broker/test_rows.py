@@ -28,7 +28,7 @@ from myqueue.protocol.chain import GENESIS, EntryHead, entry_chain
 from myqueue.protocol.entry import LogEnd, record_entries
 from myqueue.protocol.fold import ConsumerState, LogState
 from myqueue.protocol.types import PartitionId, Record
-from tests.contract.test_log_store import EVERYTHING, append, at_once, begin, begin_later, fill, known, values, write
+from tests.contract.test_log_store import EVERYTHING, append, begin, begin_later, expecting, fill, known, values, write
 from tests.property.strategies import batches, damaged, framed
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
 from tests.support.waiting import wait_until
@@ -94,7 +94,7 @@ def test_an_append_is_planned_once_a_connection_and_again_where_that_was_cut_sho
     write(store, CommitRequest("#1", 1))
     append(store, b"two", seq=1)
     known(store, b"three")
-    at_once(store, b"four")
+    expecting(store, b"four")
     assert [(0, b"one"), (1, b"two"), (2, b"three"), (3, b"four")] == values(store)
     with store._connection(store._writer) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT name, generic_plans + custom_plans > 0 FROM pg_prepared_statements ORDER BY name")
