@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from db.log_store import Head, HeadMovedError, LogStore, Remembered, StoredRecord, Wanted
+from db.log_store import Head, HeadMovedError, LogBusyError, LogStore, Remembered, StoredRecord, Wanted
 from db.replication import counts
 from myqueue.clock import Clock
 from myqueue.errors import (
@@ -41,7 +41,7 @@ from .later import AfterCommit, Answer, NotSettledError
 from .reads import Reads
 from .replicator import Replicator
 from .standing import Standing, is_shared
-from .writer import GroupWriter, Later
+from .writer import GroupWriter, Later, Turn
 
 T = TypeVar("T")
 NO_PARTITIONS: Mapping[PartitionId, int] = {}
@@ -307,33 +307,36 @@ class BrokerService:
 
     # --- writing ---
 
-    def write_group(self, partition: PartitionId, requests: Sequence[Request]) -> Sequence[Answer | Later[Answer] | MyQueueError]:
+    def write_group(self, partition: PartitionId, requests: Sequence[Request], turn: Turn) -> Sequence[Answer | Later[Answer] | MyQueueError]:
         """Write requests in one transaction; where one of them spoils it for all, each alone."""
         try:
-            return self._write(partition, requests)
+            return self._write(partition, requests, turn)
         except CorruptBatchError as error:
+            turn.fail()
             if len(requests) == 1:
                 return [_located(requests[0], error)]
+        _check_next(turn)
         return [self._alone(partition, request) for request in requests]
 
     def _alone(self, partition: PartitionId, request: Request) -> Answer | Later[Answer] | MyQueueError:
         try:
-            return self._write(partition, [request])[0]
+            return self._write(partition, [request], Turn())[0]
         except CorruptBatchError as error:
             return _located(request, error)
         except MyQueueError as error:
             return error
 
-    def _write(self, partition: PartitionId, requests: Sequence[Request], *,
+    def _write(self, partition: PartitionId, requests: Sequence[Request], turn: Turn, *,
                look_again: bool = True) -> Sequence[Answer | Later[Answer] | MyQueueError]:
         began = self._clock.monotonic()
         told = self._replicator.told(partition)
-        remembered = self._store.remembered(partition, wanted(requests)) if look_again else None
+        remembered = (turn.expected or self._store.remembered(partition, wanted(requests))) if look_again else None
         write = None if remembered is None else self._by_memory(partition, remembered, requests)
         try:
             if remembered is not None and write is not None:
-                write = self._appended_expecting(partition, remembered, write)
+                write = self._appended_expecting(partition, remembered, write, turn)
             if write is None:
+                _check_next(turn)
                 with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
                     head = held.head
                     alone = self._check_may_write(head)
@@ -355,7 +358,7 @@ class BrokerService:
                 raise
             write = _with_chain(write)
             if not self._is_stored(partition, write.plan):
-                return self._write(partition, requests, look_again=False)
+                return self._write(partition, requests, turn, look_again=False)
         self._after_commit(partition, write.plan, len(requests), self._clock.monotonic() - began)
         return write.answers if write.alone else self._replicated(partition, write, requests)
 
@@ -363,7 +366,7 @@ class BrokerService:
         """What is to be written on a log that is as it was remembered, not chained yet. None where that is anything but appends that are stored:
         whatever else is to be told, a refusal above all, is found out under the lock.
         """
-        if not all(isinstance(request, AppendRequest) for request in requests):
+        if not all(isinstance(request, AppendRequest) for request in requests) or not remembered.holds(wanted(requests)):
             return None
         head = remembered.head
         try:
@@ -376,14 +379,19 @@ class BrokerService:
             return None
         return _Write(head, plan, plan.outcomes, alone)  # type: ignore[arg-type]
 
-    def _appended_expecting(self, partition: PartitionId, remembered: Remembered, write: _Write) -> _Write | None:
+    def _appended_expecting(self, partition: PartitionId, remembered: Remembered, write: _Write, turn: Turn) -> _Write | None:
         """Store it; None where the log is not as it was remembered, and nothing was done."""
         plan = write.plan
         try:
             entries, end = self._store.append_expecting(partition, remembered, plan.entries, plan.end, plan.changes, commits=write.alone,
+                                                        is_next=None if turn.expected is None else turn.is_next, on_sent=turn.let_follow,
                                                         lock_timeout_seconds=WRITER_LOCK_SECONDS)
         except HeadMovedError:
+            turn.fail()
             return None
+        except MyQueueError:
+            turn.fail()
+            raise
         return replace(write, plan=replace(plan, entries=entries, end=end))
 
     def _check_may_write(self, head: Head) -> bool:
@@ -456,6 +464,12 @@ def _located(request: Request, error: CorruptBatchError) -> CorruptBatchError:
     """What the database refused, with the place of it where that can be found."""
     found = fault_of(request.blocks) if isinstance(request, AppendRequest) else None
     return found or error
+
+
+def _check_next(turn: Turn) -> None:
+    """Raises LogBusyError where the group before is not stored as it was expected: it comes again, and this one behind it."""
+    if not turn.is_next():
+        raise LogBusyError("the requests before are not stored yet; nothing was stored")
 
 
 def _with_chain(write: _Write) -> _Write:

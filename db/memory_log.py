@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -199,7 +199,10 @@ class MemoryLogStore:
         return found if found is not None and found.holds(wanted) else None
 
     def append_expecting(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
-                         commits: bool, lock_timeout_seconds: float = 5.0) -> Planned:
+                         commits: bool, is_next: Callable[[], bool] | None = None, on_sent: Callable[[Remembered], None] = lambda left: None,
+                         lock_timeout_seconds: float = 5.0) -> Planned:
+        if is_next is not None and not is_next():
+            raise HeadMovedError("the log has not become as it was expected")
         self._memory.pop(partition, None)
         with self.locked(partition, Wanted(frozenset(changes.producers)), lock_timeout_seconds=lock_timeout_seconds) as held:
             if _identity(held.head) != _identity(remembered.head):

@@ -70,6 +70,7 @@ BLOCK_RECORDS_MAX = BLOCK_BYTES_MAX // 4  # each needs its length at least
 READ_RECORDS_MAX = 65_536
 # What is written in one exchange on a log that is remembered; more than that is digested while the database stores what comes before.
 AT_ONCE_ENTRIES_MAX, AT_ONCE_BYTES_MAX = 64, 65_536
+FOLLOWED_BYTES_MIN = 1 << 20  # of less, the next group is better gathered until the commit is done
 REMEMBERED_MAX = 1_024  # logs as they were left last
 REMEMBERED_PRODUCERS_MAX = 16  # of each, 2.3 KB with what is known of their last requests: 38 MB at most
 UNFIT = "the batch cannot be stored: its elements do not fit their columns"
@@ -495,33 +496,32 @@ class PostgresLogStore:
         return found if found is not None and found.holds(wanted) else None
 
     def append_expecting(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
-                         commits: bool, lock_timeout_seconds: float = 5.0) -> Planned:
+                         commits: bool, is_next: Callable[[], bool] | None = None, on_sent: Callable[[Remembered], None] = lambda left: None,
+                         lock_timeout_seconds: float = 5.0) -> Planned:
         self._memory.pop(partition, None)
-        before, is_little, is_sent = remembered.head.end.chain, _is_little(entries), False
-        entries = list(chained(before, entries)) if is_little else entries
+        before, size, is_sent = remembered.head.end.chain, _bytes_of(entries), False
         with self._connection(self._writer) as connection, connection.cursor() as cursor:
-
-            def finish(stored: Sequence[LogEntry]) -> bytes:
-                nonlocal end, is_sent
-                end = end_chained(end, stored, before)
-                statements = [_set_end(partition, end, remembered.place)]
-                if commits:
-                    statements += _commit(partition, end.lsn, end.offset, changes, (remembered.state.producers.keys(), ()))
-                text = "; ".join([*(text for text, _ in statements), "COMMIT"])
-                sent = cursor.mogrify(text, [value for _, values in statements for value in values])
-                self._on_event("before_commit")
-                is_sent = True
-                return bytes(sent)
-
             try:
                 self._plan(connection, cursor)
-                begin = cursor.mogrify(BEGIN + EXPECT, _expected(partition, remembered, lock_timeout_seconds)) + _copy_into(remembered.place).encode()
-                rows = _Rows(entries if is_little else chained(before, entries))
-                if is_little:
-                    cursor.copy_expert(begin + b"; " + finish(entries), rows)
+                expected = _expected(partition, remembered, lock_timeout_seconds)
+                begin, expect = cursor.mogrify(BEGIN, expected), cursor.mogrify(EXPECT, expected)
+                copy = _copy_into(remembered.place).encode()
+                if size <= AT_ONCE_BYTES_MAX and len(entries) <= AT_ONCE_ENTRIES_MAX:
+                    _check_next(is_next)
+                    made = list(chained(before, entries))
+                    rows = _Rows(made)
+                    after, finish = self._finish_of(cursor, partition, remembered, made, end, changes, commits=commits)
+                    is_sent = True
+                    cursor.copy_expert(begin + expect + copy + b"; " + finish, rows)
                 else:  # digested while the database stores what comes before
-                    cursor.copy_expert(begin, rows)
-                    cursor.execute(finish(rows.entries))
+                    rows = _Rows(chained(before, entries))
+                    cursor.copy_expert(begin + (expect if is_next is None else b"") + copy, rows)
+                    after, finish = self._finish_of(cursor, partition, remembered, rows.entries, end, changes, commits=commits)
+                    if size >= FOLLOWED_BYTES_MIN:
+                        on_sent(after)
+                    _check_next(is_next)
+                    is_sent = True
+                    cursor.execute((b"" if is_next is None else expect) + finish)
             except BaseException as error:
                 if not isinstance(error, psycopg2.Error):
                     _roll_back(cursor)
@@ -529,13 +529,24 @@ class PostgresLogStore:
                 if connection.closed and is_sent:
                     raise OutcomeUnknownError("the database's answer to a commit was lost") from error
                 _roll_back(cursor)
-                if isinstance(error, pg.DivisionByZero):
+                if isinstance(error, pg.DivisionByZero | pg.UniqueViolation):  # the latter of what is sent before the log is looked at
                     raise HeadMovedError("the log is not as it was remembered") from error
                 raise (CorruptBatchError(UNFIT) if _is_of_the_batch(error) else _ours(error)) from error
-            after = _left(remembered, end, changes)
-            self._keep(partition, _committed(after, end.lsn, end.offset) if commits else after)
+            self._keep(partition, after)
             self._on_event("after_commit")
-            return rows.entries, end
+            return rows.entries, after.head.end
+
+    def _finish_of(self, cursor: Any, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
+                   commits: bool) -> tuple[Remembered, bytes]:
+        """How the log is left, and the string that ends the transaction."""
+        end = end_chained(end, entries, remembered.head.end.chain)
+        after, statements = _left(remembered, end, changes), [_set_end(partition, end, remembered.place)]
+        if commits:
+            after = _committed(after, end.lsn, end.offset)
+            statements += _commit(partition, end.lsn, end.offset, changes, (remembered.state.producers.keys(), ()))
+        text = cursor.mogrify("; ".join([*(text for text, _ in statements), "COMMIT"]), [value for _, values in statements for value in values])
+        self._on_event("before_commit")
+        return after, bytes(text)
 
     def _remember(self, partition: PartitionId, held: _Held) -> None:
         """What is known of producers beside those that were looked up stays known where nobody has written in between."""
@@ -776,11 +787,13 @@ def _committed(left: Remembered, lsn: int, offset: int) -> Remembered:
     return replace(left, head=replace(left.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn, trim_offset=left.state.trim_offset))
 
 
-def _is_little(entries: Sequence[LogEntry]) -> bool:
-    """Whether they are stored in one exchange. Looks at no more entries than that."""
-    if len(entries) > AT_ONCE_ENTRIES_MAX:
-        return False
-    return sum(len(column) for entry in entries for column in entry[2:] if column is not None) <= AT_ONCE_BYTES_MAX
+def _check_next(is_next: Callable[[], bool] | None) -> None:
+    if is_next is not None and not is_next():
+        raise HeadMovedError("the log has not become as it was expected")
+
+
+def _bytes_of(entries: Sequence[LogEntry]) -> int:
+    return sum(len(column) for entry in entries for column in entry[2:] if column is not None)
 
 
 def _roll_back(cursor: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -970,14 +971,16 @@ LITTLE, MUCH = b"", b"x" * (AT_ONCE_BYTES_MAX + 1)  # beside what is appended: i
 sizes = pytest.mark.parametrize("more", [LITTLE, MUCH], ids=["little", "much"])
 
 
-def expecting(store: LogStore, *values: bytes, seq: int | None = None, commits: bool = True, remembered: Remembered | None = None) -> Remembered:
+def expecting(store: LogStore, *values: bytes, seq: int | None = None, commits: bool = True, remembered: Remembered | None = None,
+              **more: Any) -> Remembered:
     """Append by what is remembered of the log; what that was."""
     request = AppendRequest(blocks(*values), None if seq is None else sequence(seq))
     remembered = remembered or store.remembered(PARTITION, wanted([request]))
     assert remembered is not None
     head = remembered.head
     plan = plan_group(PARTITION, head.end, remembered.state, LogRange(head.start_offset, head.commit_offset), [request], epoch=1, now_us=2_000)
-    entries, end = store.append_expecting(PARTITION, remembered, plan.entries, plan.end, plan.changes, commits=commits, lock_timeout_seconds=0.2)
+    entries, end = store.append_expecting(PARTITION, remembered, plan.entries, plan.end, plan.changes, commits=commits, lock_timeout_seconds=0.2,
+                                          **more)
     assert list(entries) == list(chained(head.end.chain, plan.entries))
     assert end == end_chained(plan.end, entries, head.end.chain)
     return remembered
@@ -1133,6 +1136,18 @@ def test_elements_that_do_not_fit_a_remembered_log_are_refused(store: LogStore, 
     known(store, b"good")
     expecting(store, b"too")
     assert values(store) == [(0, b"a"), (1, b"good"), (2, b"too")]
+
+
+@sizes
+def test_what_did_not_become_as_expected_takes_nothing(store: LogStore, more: bytes):
+    """The transaction before did not do what it was to do; where it did, this one goes on behind it."""
+    known(store, b"a")
+    remembered = store.remembered(PARTITION, Wanted())
+    with pytest.raises(HeadMovedError):
+        expecting(store, b"b", more, remembered=remembered, is_next=lambda: False)
+    assert values(store) == [(0, b"a")]
+    expecting(store, b"c", more, remembered=remembered, is_next=lambda: True)
+    assert values(store) == [(0, b"a"), (1, b"c"), (2, more)]
 
 
 def test_a_busy_log_takes_nothing_more(store: LogStore):

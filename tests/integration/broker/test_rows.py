@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import psycopg2
@@ -19,8 +19,9 @@ from broker.core.offsets import CommitRequest, TrimRequest
 from db import consumers, producers
 from db.engine import libpq_url, make_engine
 from db.folding import wanted_sql
-from db.log_store import Wanted
-from db.postgres_log import PREPARE, READ, SET_END, PostgresLogStore
+from db.log_store import HeadMovedError, LogBusyError, Remembered, Wanted
+from db.memory_log import MemoryLogStore
+from db.postgres_log import FOLLOWED_BYTES_MIN, PREPARE, READ, SET_END, PostgresLogStore
 from db.segments import RollPolicy
 from myqueue.errors import CorruptBatchError, TooLargeError, UnavailableError
 from myqueue.protocol.batch import BLOCK_BYTES_MAX, messages_of, pack, records_of
@@ -28,7 +29,7 @@ from myqueue.protocol.chain import GENESIS, EntryHead, entry_chain
 from myqueue.protocol.entry import LogEnd, record_entries
 from myqueue.protocol.fold import ConsumerState, LogState
 from myqueue.protocol.types import PartitionId, Record
-from tests.contract.test_log_store import EVERYTHING, append, begin, begin_later, expecting, fill, known, values, write
+from tests.contract.test_log_store import EVERYTHING, append, begin, begin_later, expecting, fill, known, roll, values, write
 from tests.property.strategies import batches, damaged, framed
 from tests.support.factories import PARTITION, blocks, record_blocks, sequence
 from tests.support.waiting import wait_until
@@ -83,6 +84,91 @@ def test_a_flipped_bit_breaks_the_chain(store: PostgresLogStore):
     with store.transaction() as cursor:
         cursor.execute("""UPDATE log_entry SET "values" = ARRAY['ona'::bytea] WHERE lsn = 1""")
     assert rows(store, CHAIN_IN_SQL) == [(0, True), (1, False), (2, True)]
+
+
+MUCH = b"x" * FOLLOWED_BYTES_MIN
+
+
+class Two:
+    """A group of much, and one that is sent behind it while its commit waits for ``go``."""
+
+    def __init__(self, store: PostgresLogStore, pool: ThreadPoolExecutor, *, is_next: Callable[[], bool] | None = None,
+                 meanwhile: Callable[[], object] = lambda: None) -> None:
+        self._store, self._pool, self._meanwhile = store, pool, meanwhile
+        self._is_over, self.is_sent, self.second = threading.Event(), threading.Event(), None
+        self._is_next = is_next or (lambda: self._is_over.wait(10))
+
+    def write(self) -> Future[Any]:
+        """The first; the second's outcome."""
+        known(self._store, b"0", seq=0)
+        expecting(self._store, b"1", MUCH, seq=1, on_sent=self._follow)
+        self._meanwhile()
+        self._is_over.set()
+        assert self.second is not None
+        return self.second
+
+    def _follow(self, left: Remembered) -> None:
+        self.second = self._pool.submit(expecting, self._store, b"3", MUCH, seq=2, remembered=left, is_next=self._is_next,
+                                        on_sent=lambda _: self.is_sent.set())
+        assert self.is_sent.wait(10), "its rows did not go before the commit"
+
+
+def test_rows_are_sent_while_the_commit_before_is_waited_for(store: PostgresLogStore):
+    """And nobody sees them before; both are as if they had been written one after the other."""
+    other = MemoryLogStore()
+    begin(other, PARTITION)
+    for seq, some in enumerate([(b"0",), (b"1", MUCH), (b"3", MUCH)]):
+        append(other, *some, seq=seq, now_us=2_000 if seq else 1_000)
+    with ThreadPoolExecutor(1) as pool:
+        two = Two(store, pool, meanwhile=lambda: seen.append(store.head(PARTITION).end.offset))
+        seen: list[int] = []
+        two.write().result(10)
+    assert seen == [3]
+    assert store.head(PARTITION) == other.head(PARTITION)
+    assert store.snapshot(PARTITION) == other.snapshot(PARTITION)
+    assert all(values(store, offset) == values(other, offset) for offset in range(5))
+    assert all(agrees for _, agrees in rows(store, CHAIN_IN_SQL))
+    expecting(store, b"5", seq=3)
+    assert store.head(PARTITION).end.offset == 6
+
+
+def promise(store: PostgresLogStore) -> None:
+    with store.locked(PARTITION) as held:
+        held.promise(2)
+
+
+@pytest.mark.parametrize("meanwhile", [promise, roll])
+def test_a_log_that_moved_behind_the_commit_before_takes_nothing(store: PostgresLogStore, meanwhile: Callable[[PostgresLogStore], None]):
+    with ThreadPoolExecutor(1) as pool, pytest.raises(HeadMovedError):
+        Two(store, pool, meanwhile=lambda: meanwhile(store)).write().result(10)
+    append(store, b"3", seq=2)
+    assert [values(store, offset)[0] for offset in range(4)] == [(0, b"0"), (1, b"1"), (2, MUCH), (3, b"3")]
+
+
+def test_who_gets_in_between_waits_for_no_longer_than_the_lock_does(store: PostgresLogStore):
+    """Another process's entry has the number of one that was sent: it holds the log and waits for that, and what was sent is given up."""
+    with ThreadPoolExecutor(2) as pool:
+        def meanwhile() -> None:
+            another.append(pool.submit(append, store, b"another"))
+            wait_until(lambda: rows(store, "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'transactionid' AND datname = current_database()"),
+                       what="the other entry to wait")
+
+        another: list[Future[Any]] = []
+        second = Two(store, pool, meanwhile=meanwhile).write()
+        with pytest.raises(LogBusyError):
+            second.result(10)
+        assert another[0].result(10).base_offset == 3
+    assert values(store, 3) == [(3, b"another")]
+
+
+def test_an_entry_whose_number_is_taken_is_not_stored(store: PostgresLogStore):
+    """What was sent before the log was looked at finds that others have been there."""
+    known(store, b"0")
+    remembered = store.remembered(PARTITION, Wanted())
+    append(store, b"1")
+    with pytest.raises(HeadMovedError):
+        expecting(store, MUCH, remembered=remembered, is_next=lambda: True)
+    assert values(store) == [(0, b"0"), (1, b"1")]
 
 
 def test_an_append_is_planned_once_a_connection_and_again_where_that_was_cut_short(store: PostgresLogStore):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from broker.core.append import AppendRequest
 from broker.core.replica import Appointment, PromiseAnswer
 from broker.reads import Query
 from broker.service import BrokerService, Self
+from broker.writer import Turn
 from db.log_store import StoredRecord
 from myqueue.errors import (
     BadRequestError,
@@ -73,7 +75,7 @@ def test_many_callers_share_commits(broker_database: str):
 def test_a_bad_request_does_not_spoil_its_group(broker_database: str):
     """One request whose elements PostgreSQL refuses: it alone is told, the others of its transaction are stored."""
     with running_service(broker_database) as service:
-        answers = service.write_group(P0, [AppendRequest(blocks(b"a")), AppendRequest(BROKEN), AppendRequest(blocks(b"b"))])
+        answers = service.write_group(P0, [AppendRequest(blocks(b"a")), AppendRequest(BROKEN), AppendRequest(blocks(b"b"))], Turn())
         assert [type(answer).__name__ for answer in answers] == ["AppendResult", "CorruptBatchError", "AppendResult"]
         assert answers[1].details == {"block": 0}, "it says where"
         assert values(service) == [b"a", b"b"]
@@ -123,6 +125,36 @@ def test_a_commit_that_was_not_done_is_done_again(broker_database: str, size: in
             assert send(service, b"%d" % answer * size, seq=answer + 1).base_offset == answer + 1
             assert not kill.is_set()
         assert values(service) == [b"before", b"0" * size, b"1" * size, b"2" * size]
+
+
+def test_groups_that_follow_one_another_lose_and_double_nothing(broker_database: str, monkeypatch: pytest.MonkeyPatch):
+    """Producers of large batches, whose sessions die again and again before and behind the commit; who is not told sends the same again."""
+    monkeypatch.setattr("db.postgres_log.FOLLOWED_BYTES_MIN", 0)
+    followed, commits, producers, batches, value = [], itertools.count(1), 4, 25, b"x" * 70_000
+    is_next = Turn.is_next
+    monkeypatch.setattr(Turn, "is_next", lambda turn: followed.append(turn.expected is not None) or is_next(turn))
+
+    def on_event(event: str) -> None:
+        if next(commits) % 17 == 0:
+            _terminate(broker_database, "application_name = 'tests'")
+
+    def produce(service: BrokerService, producer_id: int) -> None:
+        for seq in range(batches):
+            while True:
+                try:
+                    send(service, b"%d-%d" % (producer_id, seq), value, seq=seq, producer_id=producer_id)
+                except UnavailableError:
+                    continue
+                break
+
+    with running_service(broker_database, on_event=on_event) as service, ThreadPoolExecutor(producers) as pool:
+        for future in [pool.submit(produce, service, producer_id) for producer_id in range(1, producers + 1)]:
+            future.result(60)
+        found = [name for name in values(service) if name != value]
+    for producer_id in range(1, producers + 1):
+        own = b"%d-" % producer_id
+        assert [name for name in found if name.startswith(own)] == [own + b"%d" % seq for seq in range(batches)]
+    assert any(followed), "no group followed another one"
 
 
 def test_two_processes_write_one_partition(broker_database: str):
