@@ -75,10 +75,10 @@ class Turn:
 
 @dataclass(eq=False, slots=True)
 class _Pending(Generic[Q, A]):
-    number: int  # in the order in which they came
     request: Q
     size_bytes: int
     deadline: float
+    number: int = 0  # in the order in which they came
     done: threading.Event = field(default_factory=threading.Event)
     answer: A | MyQueueError | None = None
     taken: bool = False
@@ -95,7 +95,7 @@ class _Line(Generic[Q, A]):
     queue: deque[_Pending[Q, A]] = field(default_factory=deque)
     under_way: int = 0
     last: Turn | None = None  # of them
-    is_ready: bool = False  # for a thread
+    is_ready: bool = False  # for a thread, which finds it in ``_ready``
 
     @property
     def may_be_written(self) -> bool:
@@ -129,7 +129,7 @@ class GroupWriter(Generic[Q, A]):
             OverloadedError: too much waits already, or the turn did not come in time; nothing was done.
             OutcomeUnknownError: it was being written when the time was over.
         """
-        pending = _Pending[Q, A](next(self._numbers), request, size_bytes + REQUEST_OVERHEAD_BYTES, self._clock.monotonic() + timeout_seconds)
+        pending = _Pending[Q, A](request, size_bytes + REQUEST_OVERHEAD_BYTES, self._clock.monotonic() + timeout_seconds)
         self._enqueue(partition, pending)
         if not pending.done.wait(timeout_seconds):
             self._give_up(partition, pending)
@@ -160,6 +160,7 @@ class GroupWriter(Generic[Q, A]):
             if self._queued_bytes + pending.size_bytes > self._queue_bytes_max:
                 raise OverloadedError(f"{self._queued_bytes} bytes wait to be written already; nothing was stored")
             self._count(pending.size_bytes)
+            pending.number = next(self._numbers)
             line = self._lines.setdefault(partition, _Line())
             line.queue.append(pending)
             self._offer(partition, line)
@@ -246,7 +247,7 @@ class GroupWriter(Generic[Q, A]):
             answer.then(functools.partial(self._told, pending))
 
     def _forget(self, partition: PartitionId, line: _Line[Q, A]) -> None:
-        if not line.queue and not line.under_way:
+        if not (line.queue or line.under_way or line.is_ready):
             del self._lines[partition]
 
     def _told(self, pending: _Pending[Q, A], answer: A | MyQueueError) -> None:

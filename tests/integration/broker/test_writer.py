@@ -132,6 +132,28 @@ def test_the_next_group_may_begin_while_only_a_commit_is_waited_for():
     assert not writer._lines
 
 
+def test_who_could_have_followed_and_gave_up_is_no_more_there():
+    """It was offered to the threads, and its time was over before one took it."""
+    offered, go = threading.Event(), threading.Event()
+
+    def write(_: PartitionId, requests: Sequence[int], turn: Turn) -> list[int]:
+        turn.let_follow("expected")  # type: ignore[arg-type]
+        offered.set()
+        go.wait(10)
+        return list(requests)
+
+    with running(write, threads=1) as writer, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(submit, writer, 0)
+        assert offered.wait(10)
+        with pytest.raises(OverloadedError):
+            submit(writer, 1, timeout_seconds=0.1)
+        assert list(writer._ready) == [P0]
+        go.set()
+        assert first.result(5) == 0
+        assert submit(writer, 2) == 2
+    assert not writer._lines
+
+
 def test_what_followed_a_group_that_failed_comes_again_behind_it():
     """In the order in which they came, and not before the group that failed has come again."""
     tries, stored, sent = [], [], threading.Event()
