@@ -287,13 +287,17 @@ class _Way:
             self._task.cancel()
 
     async def _pass_on(self) -> None:
-        while self._under_way:
-            due, chunk = self._under_way[0]
-            await self._board.until(due)
-            await self._board.passable(self.source, self.target)
-            self._under_way.popleft()
-            self._write(chunk)
-            self.steer()
+        try:
+            while self._under_way:
+                due, chunk = self._under_way[0]
+                await self._board.until(due)
+                await self._board.passable(self.source, self.target)
+                self._under_way.popleft()
+                self._write(chunk)
+                self.steer()
+        except Exception:
+            self._link.abort()  # or both ends would wait for what nobody passes on
+            raise
 
     def _write(self, chunk: bytes) -> None:
         if not chunk:

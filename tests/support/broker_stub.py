@@ -58,12 +58,14 @@ class BrokerStub:
 
         def beat() -> None:
             body = {"heartbeats": [{"type": "broker", "actor_id": self.broker_id, "age_seconds": 0}]}
-            while not self._stopping.is_set():
-                for url in urls:
-                    with contextlib.suppress(requests.RequestException):
-                        if requests.post(f"{url}/internal/heartbeats", json=body, timeout=2).ok:
-                            break
-                self._stopping.wait(1.0)
+            with requests.Session() as session:
+                session.trust_env = False  # the environment changes under us: pytest names the test that runs in it
+                while not self._stopping.is_set():
+                    for url in urls:
+                        with contextlib.suppress(requests.RequestException):
+                            if session.post(f"{url}/internal/heartbeats", json=body, timeout=2).ok:
+                                break
+                    self._stopping.wait(1.0)
 
         self._beating = threading.Thread(target=beat, daemon=True)
         self._beating.start()
