@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from db.log_store import Head, HeadMovedError, LogBusyError, LogStore, Remembered, StoredRecord, Wanted
+from db.log_store import Head, HeadMovedError, LogStore, Remembered, StoredRecord, Wanted
 from db.replication import counts
 from myqueue.clock import Clock
 from myqueue.errors import (
@@ -315,7 +315,7 @@ class BrokerService:
             turn.fail()
             if len(requests) == 1:
                 return [_located(requests[0], error)]
-        _check_next(turn)
+        turn.wait()
         return [self._alone(partition, request) for request in requests]
 
     def _alone(self, partition: PartitionId, request: Request) -> Answer | Later[Answer] | MyQueueError:
@@ -329,15 +329,15 @@ class BrokerService:
     def _write(self, partition: PartitionId, requests: Sequence[Request], turn: Turn, *,
                look_again: bool = True) -> Sequence[Answer | Later[Answer] | MyQueueError]:
         began = self._clock.monotonic()
-        told = self._replicator.told(partition)
-        remembered = (turn.expected or self._store.remembered(partition, wanted(requests))) if look_again else None
+        told, wants = self._replicator.told(partition), wanted(requests)
+        remembered = self._remembered(partition, wants, turn) if look_again else None
         write = None if remembered is None else self._by_memory(partition, remembered, requests)
         try:
             if remembered is not None and write is not None:
                 write = self._appended_expecting(partition, remembered, write, turn)
             if write is None:
-                _check_next(turn)
-                with self._store.locked(partition, wanted(requests), lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
+                turn.wait()
+                with self._store.locked(partition, wants, lock_timeout_seconds=WRITER_LOCK_SECONDS) as held:
                     head = held.head
                     alone = self._check_may_write(head)
                     if not all(isinstance(request, AppendRequest) for request in requests):
@@ -362,11 +362,17 @@ class BrokerService:
         self._after_commit(partition, write.plan, len(requests), self._clock.monotonic() - began)
         return write.answers if write.alone else self._replicated(partition, write, requests)
 
+    def _remembered(self, partition: PartitionId, wants: Wanted, turn: Turn) -> Remembered | None:
+        """The log as it was left, or is left by the group before."""
+        if turn.expected is None:
+            return self._store.remembered(partition, wants)
+        return turn.expected if turn.expected.holds(wants) else None
+
     def _by_memory(self, partition: PartitionId, remembered: Remembered, requests: Sequence[Request]) -> _Write | None:
         """What is to be written on a log that is as it was remembered, not chained yet. None where that is anything but appends that are stored:
         whatever else is to be told, a refusal above all, is found out under the lock.
         """
-        if not all(isinstance(request, AppendRequest) for request in requests) or not remembered.holds(wanted(requests)):
+        if not all(isinstance(request, AppendRequest) for request in requests):
             return None
         head = remembered.head
         try:
@@ -384,7 +390,7 @@ class BrokerService:
         plan = write.plan
         try:
             entries, end = self._store.append_expecting(partition, remembered, plan.entries, plan.end, plan.changes, commits=write.alone,
-                                                        is_next=None if turn.expected is None else turn.is_next, on_sent=turn.let_follow,
+                                                        wait=None if turn.expected is None else turn.wait, on_sent=turn.let_follow,
                                                         lock_timeout_seconds=WRITER_LOCK_SECONDS)
         except HeadMovedError:
             turn.fail()
@@ -464,12 +470,6 @@ def _located(request: Request, error: CorruptBatchError) -> CorruptBatchError:
     """What the database refused, with the place of it where that can be found."""
     found = fault_of(request.blocks) if isinstance(request, AppendRequest) else None
     return found or error
-
-
-def _check_next(turn: Turn) -> None:
-    """Raises LogBusyError where the group before is not stored as it was expected: it comes again, and this one behind it."""
-    if not turn.is_next():
-        raise LogBusyError("the requests before are not stored yet; nothing was stored")
 
 
 def _with_chain(write: _Write) -> _Write:

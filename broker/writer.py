@@ -30,7 +30,7 @@ GROUP_REQUESTS_MAX = 256
 REQUEST_OVERHEAD_BYTES = 512
 IDLE_CHECK_SECONDS = 0.5
 UNDER_WAY_MAX = 2  # groups of a partition
-BEFORE_SECONDS = 5.0  # wait for the group before to be over
+BEFORE_SECONDS = 3.0  # wait for the group before to be over; in an open transaction, which the database ends after 5 s (db/engine.py)
 
 
 class Later(ABC, Generic[A]):
@@ -59,9 +59,14 @@ class Turn:
         self.leaves = leaves
         self._offer()
 
-    def is_next(self) -> bool:
-        """Wait for the group before. False: it is not stored as it was expected, or is not over in time; nothing may be stored before it."""
-        return self._before is None or (self._before._is_over.wait(BEFORE_SECONDS) and not self._before._has_failed)
+    def wait(self) -> None:
+        """Wait for the group before.
+
+        Raises:
+            LogBusyError: it is not stored as it was expected, or is not over in time. It comes again, and this one behind it.
+        """
+        if self._before is not None and (not self._before._is_over.wait(BEFORE_SECONDS) or self._before._has_failed):
+            raise LogBusyError("the requests before are not stored yet; nothing was stored")
 
     def fail(self) -> None:
         """The log is not left as it was told, or nobody knows: whoever follows is to know that at once."""

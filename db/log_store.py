@@ -274,7 +274,7 @@ class LogStore(Protocol):
         """A log as it was left last, with the state of all these producers; None where that is not known, or where more than producers is wanted."""
 
     def append_expecting(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
-                         commits: bool, is_next: Callable[[], bool] | None = None, on_sent: Callable[[Remembered], None] = lambda left: None,
+                         commits: bool, wait: Callable[[], None] | None = None, on_sent: Callable[[Remembered], None] = lambda left: None,
                          lock_timeout_seconds: float = 5.0) -> Planned:
         """Append entries to a log that is as it was remembered: what :meth:`locked` does in one exchange, or two where that is much, instead of
         three; the entries and the end, chained.
@@ -282,7 +282,7 @@ class LogStore(Protocol):
         Args:
             changes: what folding the entries changes.
             commits: the commit position is raised to the end, and the entries are folded.
-            is_next: the log is to become as it was remembered by a transaction that is under way. Waits for that, and says whether it did;
+            wait: the log is to become as it was remembered by a transaction that is under way. Waits for that, and raises where it did not;
                 much is sent before, and looked at by nobody until it is committed.
             on_sent: called where it is much, once all is sent and only the commit is waited for: how the log is left then.
 

@@ -199,10 +199,10 @@ class MemoryLogStore:
         return found if found is not None and found.holds(wanted) else None
 
     def append_expecting(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
-                         commits: bool, is_next: Callable[[], bool] | None = None, on_sent: Callable[[Remembered], None] = lambda left: None,
+                         commits: bool, wait: Callable[[], None] | None = None, on_sent: Callable[[Remembered], None] = lambda left: None,
                          lock_timeout_seconds: float = 5.0) -> Planned:
-        if is_next is not None and not is_next():
-            raise HeadMovedError("the log has not become as it was expected")
+        if wait is not None:
+            wait()
         self._memory.pop(partition, None)
         with self.locked(partition, Wanted(frozenset(changes.producers)), lock_timeout_seconds=lock_timeout_seconds) as held:
             if _identity(held.head) != _identity(remembered.head):
@@ -233,7 +233,7 @@ class MemoryLogStore:
         found, size = [], 0
         for entry in self._log(partition).entries:
             if first <= entry.head.lsn < end:
-                size += sum(len(column) for column in entry[2:] if column is not None)
+                size += entry.size_bytes
                 if found and size > bytes_max:
                     break
                 found.append(entry)

@@ -496,10 +496,10 @@ class PostgresLogStore:
         return found if found is not None and found.holds(wanted) else None
 
     def append_expecting(self, partition: PartitionId, remembered: Remembered, entries: Sequence[LogEntry], end: LogEnd, changes: LogState, *,
-                         commits: bool, is_next: Callable[[], bool] | None = None, on_sent: Callable[[Remembered], None] = lambda left: None,
+                         commits: bool, wait: Callable[[], None] | None = None, on_sent: Callable[[Remembered], None] = lambda left: None,
                          lock_timeout_seconds: float = 5.0) -> Planned:
         self._memory.pop(partition, None)
-        before, size, is_sent = remembered.head.end.chain, _bytes_of(entries), False
+        before, size, is_sent = remembered.head.end.chain, sum(entry.size_bytes for entry in entries), False
         with self._connection(self._writer) as connection, connection.cursor() as cursor:
             try:
                 self._plan(connection, cursor)
@@ -507,7 +507,8 @@ class PostgresLogStore:
                 begin, expect = cursor.mogrify(BEGIN, expected), cursor.mogrify(EXPECT, expected)
                 copy = _copy_into(remembered.place).encode()
                 if size <= AT_ONCE_BYTES_MAX and len(entries) <= AT_ONCE_ENTRIES_MAX:
-                    _check_next(is_next)
+                    if wait is not None:
+                        wait()
                     made = list(chained(before, entries))
                     rows = _Rows(made)
                     after, finish = self._finish_of(cursor, partition, remembered, made, end, changes, commits=commits)
@@ -515,13 +516,14 @@ class PostgresLogStore:
                     cursor.copy_expert(begin + expect + copy + b"; " + finish, rows)
                 else:  # digested while the database stores what comes before
                     rows = _Rows(chained(before, entries))
-                    cursor.copy_expert(begin + (expect if is_next is None else b"") + copy, rows)
+                    cursor.copy_expert(begin + (expect if wait is None else b"") + copy, rows)
                     after, finish = self._finish_of(cursor, partition, remembered, rows.entries, end, changes, commits=commits)
                     if size >= FOLLOWED_BYTES_MIN:
                         on_sent(after)
-                    _check_next(is_next)
+                    if wait is not None:
+                        wait()
                     is_sent = True
-                    cursor.execute((b"" if is_next is None else expect) + finish)
+                    cursor.execute((b"" if wait is None else expect) + finish)
             except BaseException as error:
                 if not isinstance(error, psycopg2.Error):
                     _roll_back(cursor)
@@ -785,15 +787,6 @@ def _left(before: Remembered, end: LogEnd, changes: LogState) -> Remembered:
 
 def _committed(left: Remembered, lsn: int, offset: int) -> Remembered:
     return replace(left, head=replace(left.head, commit_lsn=lsn, commit_offset=offset, applied_lsn=lsn, trim_offset=left.state.trim_offset))
-
-
-def _check_next(is_next: Callable[[], bool] | None) -> None:
-    if is_next is not None and not is_next():
-        raise HeadMovedError("the log has not become as it was expected")
-
-
-def _bytes_of(entries: Sequence[LogEntry]) -> int:
-    return sum(len(column) for entry in entries for column in entry[2:] if column is not None)
 
 
 def _roll_back(cursor: Any) -> None:

@@ -45,7 +45,7 @@ class Append:
 
 def entry_size(entry: LogEntry) -> int:
     """Bytes of an entry in a body."""
-    return _HEAD.size + CHAIN_BYTES + COLUMNS * _SIZE.size + sum(len(column) for column in entry[2:] if column is not None)
+    return _HEAD.size + CHAIN_BYTES + COLUMNS * _SIZE.size + entry.size_bytes
 
 
 def append_size(append: Append) -> int:

@@ -50,6 +50,11 @@ class LogEntry(NamedTuple):
     def request_count(self) -> int:
         return self.head.request_count
 
+    @property
+    def size_bytes(self) -> int:
+        """Of its columns."""
+        return sum(len(column) for column in self[2:] if column is not None)
+
     def chain_after(self, previous: bytes) -> bytes:
         """The chain computed from the payload, given the one before; equal to ``chain`` unless a byte was damaged."""
         return entry_chain(previous, self.head, *self[2:])

@@ -1138,15 +1138,19 @@ def test_elements_that_do_not_fit_a_remembered_log_are_refused(store: LogStore, 
     assert values(store) == [(0, b"a"), (1, b"good"), (2, b"too")]
 
 
+def _it_did_not() -> None:
+    raise LogBusyError
+
+
 @sizes
 def test_what_did_not_become_as_expected_takes_nothing(store: LogStore, more: bytes):
     """The transaction before did not do what it was to do; where it did, this one goes on behind it."""
     known(store, b"a")
     remembered = store.remembered(PARTITION, Wanted())
-    with pytest.raises(HeadMovedError):
-        expecting(store, b"b", more, remembered=remembered, is_next=lambda: False)
+    with pytest.raises(LogBusyError):
+        expecting(store, b"b", more, remembered=remembered, wait=_it_did_not)
     assert values(store) == [(0, b"a")]
-    expecting(store, b"c", more, remembered=remembered, is_next=lambda: True)
+    expecting(store, b"c", more, remembered=remembered, wait=lambda: None)
     assert values(store) == [(0, b"a"), (1, b"c"), (2, more)]
 
 

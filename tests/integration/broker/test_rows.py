@@ -92,11 +92,9 @@ MUCH = b"x" * FOLLOWED_BYTES_MIN
 class Two:
     """A group of much, and one that is sent behind it while its commit waits for ``go``."""
 
-    def __init__(self, store: PostgresLogStore, pool: ThreadPoolExecutor, *, is_next: Callable[[], bool] | None = None,
-                 meanwhile: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, store: PostgresLogStore, pool: ThreadPoolExecutor, *, meanwhile: Callable[[], object] = lambda: None) -> None:
         self._store, self._pool, self._meanwhile = store, pool, meanwhile
         self._is_over, self.is_sent, self.second = threading.Event(), threading.Event(), None
-        self._is_next = is_next or (lambda: self._is_over.wait(10))
 
     def write(self) -> Future[Any]:
         """The first; the second's outcome."""
@@ -107,8 +105,11 @@ class Two:
         assert self.second is not None
         return self.second
 
+    def _wait(self) -> None:
+        assert self._is_over.wait(10)
+
     def _follow(self, left: Remembered) -> None:
-        self.second = self._pool.submit(expecting, self._store, b"3", MUCH, seq=2, remembered=left, is_next=self._is_next,
+        self.second = self._pool.submit(expecting, self._store, b"3", MUCH, seq=2, remembered=left, wait=self._wait,
                                         on_sent=lambda _: self.is_sent.set())
         assert self.is_sent.wait(10), "its rows did not go before the commit"
 
@@ -167,7 +168,7 @@ def test_an_entry_whose_number_is_taken_is_not_stored(store: PostgresLogStore):
     remembered = store.remembered(PARTITION, Wanted())
     append(store, b"1")
     with pytest.raises(HeadMovedError):
-        expecting(store, MUCH, remembered=remembered, is_next=lambda: True)
+        expecting(store, MUCH, remembered=remembered, wait=lambda: None)
     assert values(store) == [(0, b"0"), (1, b"1")]
 
 

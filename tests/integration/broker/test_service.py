@@ -131,8 +131,8 @@ def test_groups_that_follow_one_another_lose_and_double_nothing(broker_database:
     """Producers of large batches, whose sessions die again and again before and behind the commit; who is not told sends the same again."""
     monkeypatch.setattr("db.postgres_log.FOLLOWED_BYTES_MIN", 0)
     followed, commits, producers, batches, value = [], itertools.count(1), 4, 25, b"x" * 70_000
-    is_next = Turn.is_next
-    monkeypatch.setattr(Turn, "is_next", lambda turn: followed.append(turn.expected is not None) or is_next(turn))
+    wait = Turn.wait
+    monkeypatch.setattr(Turn, "wait", lambda turn: followed.append(turn.expected is not None) or wait(turn))
 
     def on_event(event: str) -> None:
         if next(commits) % 17 == 0:
