@@ -20,7 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-TIERS_SIDE_BY_SIDE = ("pipeline", "cluster", "conformance", "integration", "repo", "simulation")  # in this order: what takes longest begins first
+TIERS_SIDE_BY_SIDE = ("pipeline", "simulation", "repo", "cluster", "conformance", "integration")  # in this order: what takes longest begins first
 WHOLE_TIERS = ("pipeline", "conformance")  # all tests of one share a Spark or a cluster
 WHOLE_FILES = ("cluster", "integration")  # the tests of a file share nodes
 

@@ -56,7 +56,7 @@ def produce_body(request: Request) -> tuple[list[Block], int]:
     return packed_body(raw)
 
 
-def packed_body(raw: bytes) -> tuple[list[Block], int]:
+def packed_body(raw: bytes | bytearray) -> tuple[list[Block], int]:
     """The same of a packed batch."""
     return admit(raw), len(raw)
 

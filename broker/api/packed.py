@@ -24,6 +24,7 @@ from myqueue.protocol.batch import BATCH_TYPE
 from myqueue.service.app import request_id_of
 from myqueue.service.auth import Guard
 from myqueue.service.metrics import counted
+from myqueue.service.whole_body import whole_body
 
 from . import bodies, records
 
@@ -66,7 +67,7 @@ class PackedAppends:
 
     def _append(self, topic: str, partition: str, environ: WSGIEnvironment) -> dict[str, Any]:
         sequence = bodies.sequence_headers(EnvironHeaders(environ))
-        blocks, size = bodies.packed_body(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        blocks, size = bodies.packed_body(whole_body(environ, int(environ["CONTENT_LENGTH"])))
         return records.append(self._service, self._directory, topic, partition, blocks, size, sequence)
 
     def _told(self, error: Exception, request_id: str, began: float, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

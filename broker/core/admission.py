@@ -16,7 +16,7 @@ BLOCKS_MAX = 16_384  # each becomes an entry with a head of its own: what is sto
 _TIMESTAMP_BYTES = 12  # int32 length and int64
 
 
-def admit(body: bytes) -> list[Block]:
+def admit(body: bytes | bytearray) -> list[Block]:
     """The blocks of a produce body.
 
     Raises:

@@ -171,7 +171,7 @@ def _elements(items: Iterable[bytes | None]) -> bytes:
     return b"".join([_NULL if item is None else _pack_i4(len(item)) + item for item in items])
 
 
-def blocks_of(body: bytes) -> list[Block]:
+def blocks_of(body: bytes | bytearray) -> list[Block]:
     """Check the framing of a batch and cut it into blocks, never looking at a record unless a NULL may be there.
 
     Raises:
@@ -192,7 +192,7 @@ def blocks_of(body: bytes) -> list[Block]:
     return blocks
 
 
-def _may_hold_null(body: bytes) -> bool:
+def _may_hold_null(body: bytes | bytearray) -> bool:
     """False where there is surely no NULL: one look over all of it for a byte of one, which is many times as fast as looking for four."""
     return _NULL[:1] in body
 

@@ -53,7 +53,7 @@ class ClientSocket(socket.socket):
             return True
         except OSError:
             return False
-        self._count(piece)
+        self._count(len(piece))
         self._arrived += piece
         return bool(piece)
 
@@ -61,7 +61,7 @@ class ClientSocket(socket.socket):
         """What a parser has read too much: the beginning of the next request."""
         self.began_at, self._received_bytes, self._told_to_go_on = math.inf, 0, False
         self._arrived[:0] = data
-        self._count(self._arrived)
+        self._count(len(self._arrived))
 
     @property
     def is_silent(self) -> bool:
@@ -113,11 +113,40 @@ class ClientSocket(socket.socket):
                 if self.gettimeout() == 0:
                     raise
             else:
-                self._count(piece)
+                self._count(len(piece))
                 return piece
-            if _clock.monotonic() >= min(self.deadline, self._owner.ends_at):
-                self.is_late = True
-                raise SlowRequestError()
+            self._be_in_time()
+
+    def fill(self, target: memoryview) -> int:
+        """Receive so much that it is full, in time as ``recv``; the bytes that are missing where the other side sends nothing any more.
+
+        Raises:
+            SlowRequestError: as ``recv``.
+        """
+        if self._arrived:
+            piece = self._arrived[:len(target)]
+            del self._arrived[:len(piece)]
+            target[:len(piece)] = piece
+            target = target[len(piece):]
+        while target:
+            try:
+                size = self.recv_into(target, 0, socket.MSG_WAITALL)
+            except BlockingIOError:
+                if self.gettimeout() == 0:
+                    raise
+            else:
+                if not size:
+                    return len(target)
+                self._count(size)
+                target = target[size:]
+            if target:
+                self._be_in_time()
+        return 0
+
+    def _be_in_time(self) -> None:
+        if _clock.monotonic() >= min(self.deadline, self._owner.ends_at):
+            self.is_late = True
+            raise SlowRequestError()
 
     def becomes_ready(self, seconds: float, *, body_bytes_max: int) -> bool:
         """As ``is_ready``, and wait a moment for it."""
@@ -144,10 +173,10 @@ class ClientSocket(socket.socket):
             else:
                 taken_at = _clock.monotonic()
 
-    def _count(self, piece: bytes | bytearray) -> None:
-        if piece:
+    def _count(self, size: int) -> None:
+        if size:
             self.began_at = min(self.began_at, _clock.monotonic())
-            self._received_bytes += len(piece)
+            self._received_bytes += size
 
 
 def hung_up_by(environ: Mapping[str, Any]) -> Callable[[], bool]:

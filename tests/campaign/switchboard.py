@@ -302,7 +302,10 @@ class _Way:
     def _write(self, chunk: bytes) -> None:
         if not chunk:
             self.is_over = True
-            self._end.transport.write_eof()
+            try:
+                self._end.transport.write_eof()
+            except OSError:  # gone, by a reset that nobody here has met yet
+                self._link.abort()
             self._link.over()
             return
         passed = self._board.what_is_left(self, chunk)

@@ -29,9 +29,10 @@ def judged(plan: Plan) -> Verdict:
 
 @pytest.mark.timeout(400)
 def test_a_short_campaign_is_clean(tmp_path: Path) -> None:
-    """By the command, as people run it."""
+    """By the command, as people run it. The nodes' logs are in the test's folder, which stays for some runs."""
     report = tmp_path / "verdict.json"
-    assert 0 == main(["--minutes", "2", "--seed", str(SEED), "--pause", "3", "--rate", str(RATE), "--json", str(report)])
+    assert 0 == main(["--minutes", "2", "--seed", str(SEED), "--pause", "3", "--rate", str(RATE), "--json", str(report), "--logs",
+                      str(tmp_path / "logs")])
     verdict = json.loads(report.read_text())
     assert verdict["clean"]
     assert verdict["acknowledged"] > 30 * RATE  # a quarter of the time

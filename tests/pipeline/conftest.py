@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,14 +60,9 @@ def reader(postgres: PostgresForTests) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def java_home(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The Java that scripts/spark-submit would use, at a low priority: beside it run tests of clusters in which time counts."""
-    asked = subprocess.run([ROOT / "scripts" / "spark-submit", "java-home"], check=True, capture_output=True, text=True, timeout=60)
-    home = tmp_path_factory.mktemp("java")
-    (home / "bin").mkdir()
-    (home / "bin" / "java").write_text(f"#!/bin/sh\nexec nice -n 10 {shlex.quote(asked.stdout.strip())}/bin/java \"$@\"\n", encoding="utf-8")
-    (home / "bin" / "java").chmod(0o755)
-    return str(home)
+def java_home() -> str:
+    """The Java that scripts/spark-submit would use."""
+    return subprocess.run([ROOT / "scripts" / "spark-submit", "java-home"], check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
 
 @pytest.fixture(scope="package")

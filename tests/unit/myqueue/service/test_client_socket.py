@@ -62,6 +62,58 @@ def test_a_request_that_stops_is_given_up_and_its_connection_too(ends) -> None:
     assert time.monotonic() - began < 2
 
 
+def test_a_place_is_filled_with_what_was_gathered_and_all_that_comes(ends) -> None:
+    """And with no byte that comes behind it, however it arrives."""
+    client, theirs, _ = ends
+    sent, target = bytes(range(256)) * 4_096, bytearray(1 << 20)
+    theirs.sendall(sent[:100])
+    assert client.gather()
+    sender = threading.Thread(target=theirs.sendall, args=(sent[100:] + b"next",))
+    sender.start()
+    assert 0 == client.fill(memoryview(target))
+    sender.join(10)
+    assert sent == target
+    assert b"next" == client.recv(8)
+
+
+def test_what_is_missing_of_a_place_is_told_where_the_other_side_ends(ends) -> None:
+    client, theirs, _ = ends
+    theirs.sendall(b"abc")
+    theirs.close()
+    target = bytearray(8)
+    assert 5 == client.fill(memoryview(target))
+    assert b"abc\0\0\0\0\0" == target
+
+
+@pytest.mark.parametrize("rate", [0, 20], ids=["nothing more", "a trickle"])
+def test_a_place_that_is_not_filled_in_time_is_given_up(ends, rate: int) -> None:
+    client, theirs, _ = ends
+    theirs.sendall(b"abc")
+    is_over = threading.Event()
+
+    def trickle() -> None:
+        while rate and not is_over.wait(1 / rate):
+            theirs.sendall(b"x")
+
+    sender = threading.Thread(target=trickle)
+    sender.start()
+    began = time.monotonic()
+    with pytest.raises(SlowRequestError):
+        client.fill(memoryview(bytearray(1 << 20)))
+    is_over.set()
+    sender.join(10)
+    assert client.is_late
+    assert time.monotonic() - began < 2
+
+
+def test_who_does_not_wait_fills_nothing(ends) -> None:
+    client, _, _ = ends
+    client.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        client.fill(memoryview(bytearray(8)))
+    assert not client.is_late
+
+
 def test_the_wait_of_who_asks_is_kept_too(ends) -> None:
     client, _, _ = ends
     client.settimeout(0.05)
