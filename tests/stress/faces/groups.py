@@ -17,7 +17,7 @@ from myqueue.protocol.types import TopicPartition
 
 from ..check import Place
 from .calls import Http
-from .face import Consumer, DiscrepancyError
+from .face import CALL_SECONDS, Consumer, DiscrepancyError
 from .native import READ, NativeTopics
 from .sdk import PAUSE_SECONDS, SdkFace
 
@@ -170,14 +170,15 @@ class SdkMember:
         self._turn = itertools.count()
 
     def take(self, due: int = 0) -> list[Place]:
+        """Some of what is due, or of what comes without a pause where nothing is: who has just joined may hear nothing for a while."""
         consumer = self._joined()
-        found = []
-        for message in consumer.get_next(timeout_seconds=PAUSE_SECONDS):
+        found: list[Place] = []
+        for message in consumer.get_next(timeout_seconds=CALL_SECONDS if due else PAUSE_SECONDS):
             found.append(Place(message.partition, message.offset, message.text()))
             consumer.done(message)
             if TopicPartition(self._topic, message.partition) not in consumer.assignment:
                 self._in_hand.add(found[-1])
-            if len(found) >= TURN:
+            if len(found) == (min(due, TURN) or TURN):
                 break
         if self._auto_commit_seconds is None:
             self._commit()
