@@ -20,8 +20,9 @@ from myqueue.supervisor.control import ask
 from myqueue.supervisor.folder import Saved
 from myqueue.supervisor.plan import database_address
 from myqueue.supervisor.spec import BROKERS_MAX
+from tests.campaign.exchange import Exchange
 from tests.campaign.schedule import Nodes
-from tests.campaign.switchboard import HOST, Switchboard
+from tests.campaign.switchboard import HOST
 from tests.support.clusters import discard
 from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
@@ -51,7 +52,7 @@ class Shape:
 class Lab:
     """The running cluster, as the nemesis and the clients use it. ``nodes`` are the names that faults can strike."""
 
-    def __init__(self, folder: Path, shape: Shape, switchboard: Switchboard) -> None:
+    def __init__(self, folder: Path, shape: Shape, switchboard: Exchange) -> None:
         self.switchboard, self._shape = switchboard, shape
         spec = shape.spec
         bare = Cluster(folder / "data", spec)
@@ -192,7 +193,7 @@ def _service_ports(saved: Saved) -> dict[str, int]:
 @contextmanager
 def open_lab(shape: Shape) -> Iterator[Lab]:
     """A cluster that is up; gone with its data afterwards, whatever happened."""
-    with open_folder("myqueue campaign ") as folder, contextlib.closing(Switchboard()) as switchboard:
+    with open_folder("myqueue campaign ") as folder, contextlib.closing(Exchange()) as switchboard:
         lab = Lab(folder, shape, switchboard)
         try:
             lab.up()

@@ -75,10 +75,14 @@ class _Relay:
 class Switchboard:
     """All relays, on an event loop in a thread of its own. Its methods may be called from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clients_pid: int | None = None) -> None:
+        """
+        Args:
+            clients_pid: the process of the clients; this one by default.
+        """
         self._relays: dict[str, _Relay] = {}
         self._rules: list[Rule] = []
-        self._owners = _Owners()
+        self._owners = _Owners(clients_pid or os.getpid())
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_ending = False
         self._keeper = PortKeeper()
@@ -361,16 +365,17 @@ class _Owners:
     Every byte waits while this looks, so it looks at no more than it must: at nodes' processes that make calls, the last caller first.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clients_pid: int) -> None:
+        self._clients_pid = clients_pid
         self._names: dict[int, str] = {}  # pid → node, the last caller last
         self._others: dict[int, float] = {}  # pid → when it was first seen without a mark, by time.monotonic
 
     def of(self, port: int, relay_port: int) -> str:
-        """The node's name, ``clients`` for this process and its like, ``unknown`` if the caller has gone already."""
+        """The node's name, ``clients`` for the clients' process and its like, ``unknown`` if the caller has gone already."""
         inode = _inode(port, relay_port)
         if inode == NO_INODE:
             return "unknown"
-        if _owns(os.getpid(), inode):
+        if _owns(self._clients_pid, inode):
             return CLIENTS
         return self._owner(list(self._names), inode) or self._owner(self._list(), inode) or CLIENTS
 

@@ -16,6 +16,7 @@ import pytest
 
 from myqueue.supervisor.plan import MARK
 from myqueue.supervisor.ports import PortKeeper
+from tests.campaign.exchange import Exchange, ExchangeError
 from tests.campaign.switchboard import CLIENTS, CUT, LOSE_REPLY, RESET_IN_REPLY, SLOW, Rule, Switchboard
 
 HOST = "127.0.0.1"
@@ -197,3 +198,27 @@ def test_where_nobody_listens_a_caller_is_reset(board: Switchboard) -> None:
     with pytest.raises(ConnectionError), dial(port) as connection:
         ask(connection)
         pytest.fail("somebody answered")
+
+
+def test_in_a_process_of_its_own_it_does_the_same(echo: int) -> None:
+    """What a caller is, who is down, which rule is lifted; what cannot be done is told, and the next order is carried out."""
+    with contextlib.closing(Exchange()) as board:
+        port = board.add("broker-1", echo)
+        board.put(Rule(CUT, "manager-2", "broker-1"))
+        cut = board.put(Rule(CUT, CLIENTS, "broker-1"))
+        with dial(port, 0.2) as connection, pytest.raises(TimeoutError):
+            ask(connection)
+        board.lift(cut)
+        with dial(port) as connection:
+            assert b"HELLO" == ask(connection)
+        assert ask_as("manager-2", port, 0.2) != ask_as("manager-3", port)
+        with pytest.raises(ExchangeError, match="TypeError"):
+            board._ask("add", "broker-2")
+        board.refuse("broker-1")
+        with pytest.raises(ConnectionRefusedError):
+            dial(port)
+        board.accept("broker-1")
+        with dial(port) as connection:
+            assert b"HELLO" == ask(connection)
+    with pytest.raises(ConnectionRefusedError):
+        dial(port)
