@@ -1,8 +1,8 @@
 """A large request's body in one piece, read where it is to stay.
 
-gunicorn's reader is one of many small pieces: what the socket gives is copied into its buffer, from there into the body's, and from there once
-more. Of megabytes that is a tenth of what a broker does. Here the kernel writes them where they stay, in as few calls as it
-takes: each call lets go of the interpreter, and waits to have it back.
+gunicorn's reader is one of many small pieces: what the socket gives is copied into its buffer and from there into the body's, both of which
+grow as it comes. Here the kernel writes it where it stays, in as few calls as it takes: each call lets go of the interpreter, and
+waits to have it back.
 """
 
 from __future__ import annotations

@@ -78,6 +78,8 @@ class Exchange:
         self._process.stdin.write(json.dumps([order, *arguments]) + "\n")
         readable, _, _ = select.select([self._process.stdout], [], [], ANSWER_SECONDS)
         answer = json.loads(self._process.stdout.readline() or "{}") if readable else {}
+        if not answer:
+            self._process.kill()  # its answer, should it come late, would be taken for that of the next order
         if "done" not in answer:
             raise ExchangeError(f"{order} {arguments}: {answer.get('error', 'no answer')}")
         return answer["done"]

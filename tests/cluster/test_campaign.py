@@ -54,8 +54,8 @@ def test_a_broker_that_acknowledges_before_the_disk_is_found_out() -> None:
 def test_a_manager_that_forgets_its_vote_is_found_out() -> None:
     """The leader falls silent while the managers' links are slow: both others stand for election in one term, vote for each other, and both lead.
 
-    There and back is well below the second after which a call is given up, so that both get their votes on a busy machine too. One pause
-    in two to six finds it.
+    There and back is well below the second after which a call is given up, so that both get their votes on a busy machine too. It was
+    found in the third to the sixth pause.
     """
     slow = Fault("slow_managers", 1.0, 150.0, ("manager-1", "manager-2", "manager-3"), 0.25)
     pauses = [Fault("pause_write_manager", 3.0 + 6.0 * number, 4.0, (WRITE_MANAGER,)) for number in range(24)]

@@ -64,21 +64,14 @@ def test_a_body_is_whole_and_the_next_request_is_read_behind_it(ends, gathered: 
     assert "/next" == next(parser).path
 
 
-def test_a_small_body_with_the_next_request_behind_it_takes_nothing_of_that(ends) -> None:
-    client, theirs = ends
-    theirs.sendall(head(3) + b"abc" + NEXT)
-    parser, environ = parsed(client)
-    assert b"abc" == whole_body(environ, 3)
-    assert parser.finish_body()
-    assert "/next" == next(parser).path
-
-
-def test_what_somebody_has_begun_to_read_is_read_on(ends) -> None:
+@pytest.mark.parametrize("begun", [0, 2], ids=["nobody", "somebody"])
+def test_a_small_body_is_read_on_and_nothing_of_the_next_request_behind_it(ends, begun: int) -> None:
+    """Whether or not somebody has begun to read it."""
     client, theirs = ends
     theirs.sendall(head(6) + b"abcdef" + NEXT)
     parser, environ = parsed(client)
-    assert b"ab" == environ["wsgi.input"].read(2)
-    assert b"cdef" == whole_body(environ, 6)
+    assert b"abcdef"[:begun] == environ["wsgi.input"].read(begun)
+    assert b"abcdef"[begun:] == whole_body(environ, 6)
     assert parser.finish_body()
     assert "/next" == next(parser).path
 
