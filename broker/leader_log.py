@@ -136,16 +136,18 @@ class LeaderLog:
     # --- entries ---
 
     def recent(self, first: int, *, bytes_max: int) -> Sequence[LogEntry] | None:
-        """Entries from ``first`` on from memory, as many as fit, at least one if there is one; None where memory begins later."""
+        """Entries from ``first`` on, where a request begins, from memory: as many as fit, at least that request if there is one; None where memory
+        begins later.
+        """
         if first < self._recent_start:
             return None
-        place, size, count = first - self._recent_start, 0, 0
-        for entry in self._recent[place:]:
+        found, size, count = self._recent[first - self._recent_start:], 0, 0
+        for entry in found:
             size += entry_size(entry)
-            if count and size > bytes_max:
+            if size > bytes_max and count >= found[0].head.request_count:
                 break
             count += 1
-        return self._recent[place:place + count]
+        return found[:count]
 
     def stored(self, first: int, end: int, *, bytes_max: int) -> Sequence[LogEntry]:
         """Entries from ``first`` on below ``end`` from the database, as many as fit, at least one. Needs no lock: what is stored stays.

@@ -368,13 +368,17 @@ class Replicator:
         from_memory = entries is not None
         if entries is None:  # without the lock, so that writers go on; nobody else sends this follower this partition meanwhile
             entries = log.stored(position, end, bytes_max=REQUEST_BYTES)
+        if entries and entries[0].head.request_count > len(entries):
+            entries = log.exactly(position, position + entries[0].head.request_count)  # a request goes whole
         with led.lock:
             if led.is_over or follower not in leading.progress:
                 return None
             plan = leading.plan(follower, log, entries_max=max(1, len(entries)), end=position + len(entries))
             if plan is None:
                 return None  # it is offered a start first
-            if (plan.position, plan.end) != (position, position + len(entries)):  # cut or raised to the border of a request
+            if plan.position == position and plan.end <= position + len(entries):  # cut to the border of a request
+                entries = entries[:plan.end - position]
+            else:  # an answer came meanwhile
                 entries = log.exactly(plan.position, plan.end) if plan.end > plan.position else ()
             request = AppendRequest(leading.epoch, plan.position, plan.prev_epoch, tuple(entries), leading.commit, leading.begin_round())
             led.told_commit[follower] = leading.commit

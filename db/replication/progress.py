@@ -7,6 +7,7 @@ the leader's start is first asked for the border at the start itself; only when 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -108,9 +109,8 @@ def _whole(log: LogView, position: int, end: int) -> int:
     border = log.request_start(end)
     if border > position or end == position:
         return max(border, position)
-    while border < log.end and log.request_start(border) == position:
-        border += 1
-    return border
+    behind = range(end + 1, log.end)  # ``end`` lies in the request that begins at ``position``
+    return end + 1 + bisect_left(behind, True, key=lambda at: log.request_start(at) > position)
 
 
 def holders(own: tuple[int, Holder], followers: Iterable[tuple[int, Progress]]) -> dict[int, Holder]:

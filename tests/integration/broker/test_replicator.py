@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from broker.core.appends import BODY_BYTES
+from broker.leader_log import LeaderLog
+from db.log_store import EntryMark
 from myqueue.clock import SystemClock
 from myqueue.errors import NotLeaderError, OffsetOutOfRangeError, OutcomeUnknownError, UnavailableError
 from myqueue.protocol.entry import LogEntry
@@ -159,6 +161,40 @@ def test_a_follower_far_behind_is_served_from_the_database():
         assert group.other.head(P).end == group.store.head(P).end, "with the same chain"
         assert max(group.wire.sizes) <= BODY_BYTES
         assert send(group, P, b"last") == 6
+
+
+def test_a_long_request_that_was_just_written_is_sent_from_memory(monkeypatch: pytest.MonkeyPatch):
+    """Also where it is longer than what is sent at once of several."""
+    monkeypatch.setattr("broker.replicator.REQUEST_BYTES", 100)
+    with two_brokers() as group:
+        group.lead(P)
+        send(group, P, b"first")
+        monkeypatch.setattr(group.store, "entries", None)
+        request = [block for number in range(20) for block in blocks(b"%d" % number)]
+        assert 1 == group.service.append(P, request, None, size_bytes=200).base_offset
+        assert ends(group.other, [P]) == [22]
+
+
+def test_a_long_request_is_sent_from_the_database_with_few_looks(monkeypatch: pytest.MonkeyPatch):
+    """Each look is a question to the database while the leadership is locked: with one for each entry a broker that had just started stood still."""
+    many, looks = [block for number in range(2_000) for block in blocks(b"%d" % number)], list[int]()
+    with two_brokers(timeout_seconds=0.5) as group:
+        group.lead(P)
+        send(group, P, b"first")
+        group.wire.is_open = False
+        with pytest.raises(OutcomeUnknownError):
+            group.service.append(P, many, None, size_bytes=10_000)
+        group.replicator._led[P].log = LeaderLog(group.store, P, group.store.head(P))  # as in a process that has just started
+        mark = group.store.mark
+
+        def counted(partition: PartitionId, lsn: int) -> EntryMark | None:
+            looks.append(lsn)
+            return mark(partition, lsn)
+
+        monkeypatch.setattr(group.store, "mark", counted)
+        group.wire.is_open = True
+        wait_until(lambda: ends(group.other, [P]) == ends(group.store, [P]) == [2_002], what="the follower to hold everything")
+    assert len(looks) < 100
 
 
 def test_the_ends_of_many_partitions_are_confirmed_in_few_rounds_and_not_where_nobody_follows():

@@ -58,6 +58,20 @@ def test_what_was_just_written_comes_from_memory_and_what_was_before_does_not():
     assert [entry.head.lsn for entry in log.stored(1, 5, bytes_max=EVERYTHING)] == [1, 2, 3, 4]
 
 
+def test_a_request_comes_whole_from_memory():
+    """It is sent whole in any case: what did not fit would be read from the database."""
+    store = Counting()
+    log = filled(store)
+    with store.locked(PARTITION) as held:
+        request = [block for value in (b"a", b"b", b"c") for block in blocks(value)]
+        entries, end = held.append(*record_entries(PARTITION, held.head.end, epoch=1, append_time=1, blocks=request, sequence=None))
+    log.extend(entries, end)
+    write(store, log, b"d")
+    for first, bytes_max, lsns in ((1, 1, [1, 2, 3]), (1, EVERYTHING, [1, 2, 3, 4]), (4, 1, [4])):
+        assert lsns == [entry.head.lsn for entry in log.recent(first, bytes_max=bytes_max)]  # type: ignore[union-attr]
+    assert store.looked_at == []
+
+
 def test_a_read_looks_at_about_as_many_entries_as_fit():
     """Large entries: few are looked at, small ones: more and more."""
     store = Counting()

@@ -117,6 +117,21 @@ def test_a_send_is_bounded_and_never_splits_a_request() -> None:
     assert plan_send(Progress(next=4), log, entries_max=2) == SendPlan(4, 1, 4)
 
 
+def test_the_end_of_a_long_request_is_found_with_few_looks() -> None:
+    """Each look may be one at the database."""
+    count, looks = 16_384, []
+
+    class Counted(MemoryLog):
+        def request_start(self, position: int) -> int:
+            looks.append(position)
+            return super().request_start(position)
+
+    log = Counted(list(chained([TextEntry(1, "m"), *(TextEntry(1, "x", place, count) for place in range(count)), TextEntry(1, "after")])))
+    for end in (2, 257, count, count + 1):
+        assert plan_send(Progress(next=1), log, entries_max=count, end=end) == SendPlan(1, 1, count + 1)
+    assert len(looks) < 60
+
+
 def test_a_shell_may_bound_a_send_by_an_end_of_its_own() -> None:
     """It counts bytes; nothing beyond that border is sent, and nothing at all where it is the present one."""
     assert plan_send(Progress(next=1), LOG, entries_max=9, end=3) == SendPlan(1, 1, 3)
