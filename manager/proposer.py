@@ -114,9 +114,10 @@ class Proposer:
 
     def __init__(self, *, wal: Wal, role: Role, replica: Replica, peers: Peers, signals: Signals, clock: Clock,
                  live_brokers: Callable[[], tuple[int, ...]], heard_brokers: Callable[[], Collection[int]],
-                 absent_brokers: Callable[[Iterable[int]], tuple[int, ...]], timeout_seconds: float) -> None:
+                 absent_brokers: Callable[[Iterable[int]], tuple[int, ...]], late_brokers: Callable[[], tuple[int, ...]],
+                 timeout_seconds: float) -> None:
         self._wal, self._role, self._replica, self._peers, self._signals, self._clock = wal, role, replica, peers, signals, clock
-        self._live_brokers, self._heard_brokers, self._absent_brokers = live_brokers, heard_brokers, absent_brokers
+        self._live_brokers, self._heard_brokers, self._absent_brokers, self._late_brokers = live_brokers, heard_brokers, absent_brokers, late_brokers
         self._timeout_seconds = timeout_seconds
         self._clients = Clients(role.node_id)
         self._group = Group(wal.propose)
@@ -238,13 +239,16 @@ class Proposer:
     def _looked_at(self, live: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Who may take replicas, and at whose address of those nobody listens just now.
 
+        A broker whose heartbeats come late and that says that it is ready gets replicas too: a topic would have fewer of them for good.
         Who was heard of lately gets replicas though nobody listens: a restart takes a second. Of a broker that is only believed in, since a new
         write manager has not heard of everyone, the door decides: a topic would have fewer replicas for good, or some on a dead machine.
         """
+        live = tuple(sorted({*live, *self._late_brokers()}))
         absent, heard = self._absent_brokers(live), self._heard_brokers()
         there = tuple(broker_id for broker_id in live if broker_id in heard or broker_id not in absent) or live
         return there, tuple(broker_id for broker_id in absent if broker_id in there)
 
     def _may_place(self, command: commands.Command) -> bool:
         """Whether partitions may be made: most producers register for topics that are there, and need no look at the brokers' doors."""
-        return not (isinstance(command, commands.RegisterProducers) and self._replica.catalogue().topics.keys() >= set(command.topics))
+        return not (isinstance(command, commands.RegisterProducers)
+                    and (not command.create or self._replica.catalogue().topics.keys() >= set(command.topics)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from manager.brokers import Brokers
 from manager.catalogue import Catalogue, brokers_of
@@ -26,7 +26,7 @@ PARALLEL_LOOKS_MAX = 8
 
 
 class BrokerWatch:
-    """What the write manager's coordinator believes of the brokers. Used by one thread, but for ``absent``.
+    """What the write manager's coordinator believes of the brokers. Used by one thread, but for ``absent`` and ``late``.
 
     Args:
         states: of the brokers by their heartbeats.
@@ -36,11 +36,13 @@ class BrokerWatch:
     def __init__(self, *, states: Callable[[], Mapping[int, State]], brokers: Brokers, clock: Clock, lost_after_seconds: float) -> None:
         self._states, self._brokers, self._clock, self._lost_after_seconds = states, brokers, clock, lost_after_seconds
         self._pool = ThreadPoolExecutor(PARALLEL_LOOKS_MAX, thread_name_prefix="watch")
+        self._asking = ThreadPoolExecutor(PARALLEL_LOOKS_MAX, thread_name_prefix="late")  # so that many commands hold no look of the coordinator up
         self._refusals: dict[int, int] = {}
         self._dead_since: dict[int, float] = {}
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._asking):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def begin(self) -> None:
         """This manager begins to lead: what it believed before is void."""
@@ -71,11 +73,24 @@ class BrokerWatch:
         refused = self._pool.map(is_refused, map(catalogue.address, known))
         return tuple(broker_id for broker_id, is_absent in zip(known, refused, strict=True) if is_absent)
 
+    def late(self, catalogue: Catalogue) -> tuple[int, ...]:
+        """The suspect brokers that say within a second that they are ready. Safe to call from any thread, in any process."""
+        states = self._states()
+        asked = {self._asking.submit(self._is_ready, catalogue.address(broker_id)): broker_id
+                 for broker_id in catalogue.brokers if states.get(broker_id) is State.SUSPECT}
+        done, silent = wait(asked, READY_SECONDS)
+        for answer in silent:
+            answer.cancel()
+        return tuple(sorted(asked[answer] for answer in done if answer.result()))
+
     def _is_dead(self, broker_id: int, address: NodeAddress, state: State) -> bool:
         refusals = self._refusals[broker_id] = self._refusals.get(broker_id, 0) + 1 if is_refused(address) else 0
         if state is State.DEAD or refusals >= REFUSALS:
             return True
-        return state is State.SUSPECT and not self._brokers.is_ready(address, timeout_seconds=READY_SECONDS)
+        return state is State.SUSPECT and not self._is_ready(address)
+
+    def _is_ready(self, address: NodeAddress) -> bool:
+        return self._brokers.is_ready(address, timeout_seconds=READY_SECONDS)
 
 
 def is_refused(address: NodeAddress) -> bool:

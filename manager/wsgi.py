@@ -99,6 +99,7 @@ def create(settings: ManagerSettings, wakeups: Wakeups, role: Role) -> Flask:
     proposer = Proposer(wal=wal, role=role, replica=replica, peers=peers, signals=signals, clock=clock,
                         live_brokers=liveness.live_brokers, heard_brokers=liveness.heard_brokers,
                         absent_brokers=lambda asked: watch.absent(replica.catalogue(), asked),
+                        late_brokers=lambda: watch.late(replica.catalogue()),
                         timeout_seconds=settings.propose_timeout_seconds)
     records = Records(replica=replica, brokers=brokers, book=book, clock=clock, signals=signals)
     groups = Groups(propose=proposer.propose, replica=replica, records=records, book=book)

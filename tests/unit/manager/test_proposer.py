@@ -93,7 +93,7 @@ def proposer(*, node_id: int, outcomes: list[Answered | Placed | MyQueueError]) 
     return Proposer(wal=SimpleNamespace(propose=lambda proposals: [next_outcome()]), role=role,  # type: ignore[arg-type]
                     replica=replica, peers=SimpleNamespace(propose=next_outcome),  # type: ignore[arg-type]
                     signals=Pauses(clock), clock=clock, live_brokers=tuple, heard_brokers=tuple,
-                    absent_brokers=tuple, timeout_seconds=2.0)  # type: ignore[arg-type]
+                    absent_brokers=tuple, late_brokers=tuple, timeout_seconds=2.0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("second", [UnreachableError("down"), UnavailableError("no majority; nothing was done")])
@@ -174,15 +174,26 @@ def test_of_brokers_that_a_new_write_manager_only_believes_in_the_door_decides(h
     assert [(live, named)] == [(command["live_brokers"], command.get("absent_brokers", [])) for command in written]
 
 
-@pytest.mark.parametrize(("known", "looked"), [({"t", "u"}, 0), ({"t"}, 1)])
-def test_nobody_looks_at_the_brokers_doors_where_nothing_is_made(known, looked):
+def test_a_broker_that_is_late_and_says_that_it_is_ready_gets_replicas():
+    """Also where the door of another one is shut, which is not asked twice."""
+    asked = proposer(node_id=1, outcomes=[Answered(7, {"result": {}})])
+    written = written_by(asked)
+    asked._live_brokers, asked._heard_brokers, asked._late_brokers = lambda: (1, 4), lambda: (1,), lambda: (3,)
+    asked._absent_brokers = lambda brokers: tuple(set(brokers) & {2, 4})
+    asked.execute(Proposal(to_json(CreateReplicatedTopic("t")), "c", 1))
+    assert [[1, 3]] == [command["live_brokers"] for command in written]
+
+
+@pytest.mark.parametrize(("create", "known", "looked"), [(True, {"t", "u"}, 0), (True, {"t"}, 1), (False, {"t"}, 0)])
+def test_nobody_looks_at_the_brokers_doors_where_nothing_is_made(create, known, looked):
     """Most producers register for topics that are there."""
     asked, looks = proposer(node_id=1, outcomes=[Answered(7, {"result": {}})]), []
     asked._replica.settle = lambda: None  # type: ignore[method-assign]
     asked._replica.catalogue = lambda: SimpleNamespace(topics=dict.fromkeys(known))  # type: ignore[method-assign,assignment,return-value]
-    asked._absent_brokers = lambda brokers: (looks.append(1), ())[1]
-    asked.execute(Proposal(to_json(RegisterProducers(("t", "u"))), "c", 1))
-    assert looked == len(looks)
+    asked._late_brokers = lambda: (looks.append("whether suspect ones are ready"), ())[1]
+    asked._absent_brokers = lambda brokers: (looks.append("whether somebody listens"), ())[1]
+    asked.execute(Proposal(to_json(RegisterProducers(("t", "u"), create=create)), "c", 1))
+    assert 2 * looked == len(looks)
 
 
 def test_a_command_that_was_done_is_not_refused_because_this_manager_cannot_show_it():
