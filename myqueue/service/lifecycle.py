@@ -7,11 +7,14 @@ import os
 import threading
 from collections.abc import Callable
 
+from ..clock import SystemClock
 from ..errors import MyQueueError
 
 STOP_TIMEOUT_SECONDS = 5.0
 EXIT_CODE = 70  # EX_SOFTWARE
+LONG_TURN_SECONDS = 5.0
 _log = logging.getLogger(__name__)
+_clock = SystemClock()
 
 
 class Lifecycle:
@@ -34,14 +37,18 @@ class Lifecycle:
             self._targets.append((name, target))
 
     def every(self, name: str, interval_seconds: float, action: Callable[[], None]) -> None:
-        """Run ``action`` now and then. An error of ours is logged and the next turn comes; any other ends the process."""
+        """Run ``action`` now and then. An error of ours, or a long turn, is logged and the next one comes; any other error ends the process."""
 
         def loop(stopping: threading.Event) -> None:
             while not stopping.is_set():
+                began = _clock.monotonic()
                 try:
                     action()
                 except MyQueueError as error:
                     _log.warning("%s: %s", name, error.message, extra={"code": error.code})
+                took = _clock.monotonic() - began
+                if took > LONG_TURN_SECONDS:
+                    _log.warning("%s: a turn took %.1f s", name, took)
                 stopping.wait(interval_seconds)
 
         self.thread(name, loop)

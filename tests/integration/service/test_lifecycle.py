@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 
@@ -38,6 +39,18 @@ def test_an_error_of_ours_is_logged_and_the_next_turn_comes(caplog: pytest.LogCa
         wait_until(lambda: len(turns) > 2, what="turns after the first error")
         lifecycle.stop()
     assert "turns: not now" in caplog.text
+
+
+def test_a_turn_that_took_long_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever waited in it said nothing, and what comes behind it came late."""
+    monkeypatch.setattr("myqueue.service.lifecycle.LONG_TURN_SECONDS", 0.0)
+    lifecycle, turns = Lifecycle(), []
+    lifecycle.every("folds", 0.01, lambda: turns.append(1))
+    with caplog.at_level(logging.WARNING):
+        lifecycle.start()
+        wait_until(lambda: len(turns) > 1, what="a second turn")
+        lifecycle.stop()
+    assert re.search(r"folds: a turn took \d+\.\d s", caplog.text)
 
 
 def test_what_is_closed_last_was_opened_first_and_only_after_the_threads() -> None:
