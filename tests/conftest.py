@@ -13,26 +13,12 @@ import pytest
 from myqueue.errors import ConfigurationError
 from myqueue.supervisor.ports import PortKeeper
 from tests.support.long import LONG
+from tests.support.order import places, scope_of, tier_of
 from tests.support.removal import wait_for_removals
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell without job control starts `command &` deaf to Ctrl-C, and so would be every process whose end by Ctrl-C is tested.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-TIERS_SIDE_BY_SIDE = ("pipeline", "simulation", "repo", "cluster", "conformance", "integration")  # in this order: what takes longest begins first
-WHOLE_TIERS = ("pipeline", "conformance")  # all tests of one share a Spark or a cluster
-WHOLE_FILES = ("cluster", "integration")  # the tests of a file share nodes
-
-
-def _tier(nodeid: str) -> str:
-    return nodeid.split("/")[1]
-
-
-def _stay_together(nodeid: str) -> str:
-    """What names the tests that one process runs, one after the other."""
-    tier = _tier(nodeid)
-    return tier if tier in WHOLE_TIERS else nodeid.split("::")[0] if tier in WHOLE_FILES else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -47,7 +33,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _stay_together(nodeid)
+            return scope_of(nodeid)
 
     return Scheduling(config, log)
 
@@ -58,13 +44,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long variants to the long form. Side by side, tier by tier; within one the random order stays."""
+    """Leave long variants to the long form. Side by side in the order of ``tests.support.order``; what that leaves open stays random."""
     if not LONG:
         left = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: TIERS_SIDE_BY_SIDE.index(tier) if (tier := _tier(item.nodeid)) in TIERS_SIDE_BY_SIDE else -1)
+        place = places(item.nodeid for item in items)
+        items.sort(key=lambda item: place[scope_of(item.nodeid)])
 
 
 @pytest.hookimpl(trylast=True)
@@ -78,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                seconds[_tier(report.nodeid)] += report.duration
+                seconds[tier_of(report.nodeid)] += report.duration
     if seconds:
         longest_first = sorted(seconds.items(), key=lambda one: -one[1])
         terminalreporter.write_line("seconds of tests: " + ", ".join(f"{tier} {taken:.0f}" for tier, taken in longest_first))

@@ -14,13 +14,14 @@ from tests.fuzz.run import run_on
 from tests.fuzz.wire import NATIVE, Got, Sent
 from tests.stress.faces import FACES
 from tests.stress.run import Size, run
-from tests.support.clusters import running_cluster
+from tests.support.clusters import PATIENT, kinds_with, running_cluster
 from tests.support.curl import answer_to
 from tests.support.long import LONG
 
 SMALL = ClusterSpec(brokers=2, managers=1, ports=(0,))
 REQUESTS = 50_000 if LONG else 225
 SEED = 20  # the same in every run: what it finds is there to stay
+pytestmark = pytest.mark.timeout(180)  # the first test's time includes the start of the cluster, on a machine that may be busy
 FIRST = ("create_topic", "register_producers", "register_consumers", "join_group", "member_heartbeat", "claim_partitions")
 LAST = ("leave_group", "set_group_offsets", "delete_group", "delete_topic")
 # What the examples of these name is not there, has nothing wrong with it, or is of another generation.
@@ -30,13 +31,13 @@ REFUSED = {"recover_topic": {409}, "remove_broker": {404}, "drain_broker": {404}
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,)) if LONG else SMALL) as cluster:
+    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,)) if LONG else SMALL, kinds=kinds_with(PATIENT)) as cluster:
         yield cluster
 
 
 def test_every_command_line_of_the_description_does_what_it_says() -> None:
     """Each is run by a shell as it stands, but for the address; its answer is as the document has it. In a new cluster the first number is 1."""
-    with running_cluster(SMALL) as cluster:
+    with running_cluster(SMALL, kinds=kinds_with(PATIENT)) as cluster:
         assert [] == _wrong_command_lines(cluster.bootstrap)
 
 

@@ -24,6 +24,7 @@ from myqueue.supervisor import Cluster, ClusterSpec
 from tests.support.clusters import running_cluster
 from tests.support.doomed_member import EXIT_CODE as DIED
 from tests.support.group_member import reads_in
+from tests.support.reading import read_due
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)  # the first test's time includes the start of the cluster, on a machine that may be busy
@@ -124,7 +125,7 @@ def test_a_group_goes_on_where_it_stood(broker: str, topic: str):
         first = [next_of(consumer) for _ in range(30)]
         consumer.commit()
     with MyConsumer([topic], broker, group="stand") as consumer:
-        rest = list(consumer.get_next(1.0))
+        rest = read_due(consumer, 30)
     assert sorted((one.partition, one.offset) for one in first + rest) == [(number, offset) for number in range(PARTITIONS) for offset in range(10)]
 
 
@@ -138,7 +139,7 @@ def test_a_group_that_begins_at_the_latest_begins_when_it_is_made(broker: str, t
     with MyConsumer([topic], broker, group=f"late-{topic}", start="latest"):
         send(broker, topic, range(30, 60))
     with MyConsumer([topic], broker, group=f"late-{topic}", start="latest") as consumer:
-        assert sorted(int(one.value) for one in consumer.get_next(2.0)) == list(range(30, 60))
+        assert sorted(int(one.value) for one in read_due(consumer, 30)) == list(range(30, 60))
 
 
 @contextmanager
@@ -251,8 +252,7 @@ def test_a_member_that_knows_read_managers_alone_stays_a_member(broker: str, top
         return time.monotonic() > ends
 
     wait_until(beaten_to_the_end, what="a session to pass", timeout_seconds=30.0, interval_seconds=0.5)
-    states = {one["state"] for one in requests.get(f"http://{broker}/v1/health", timeout=10).json()["brokers"]}
-    assert states == {"alive"}
+    wait(lambda: {"alive"} == {one["state"] for one in requests.get(f"http://{broker}/v1/health", timeout=10).json()["brokers"]}, "all heartbeats")
     assert requests.delete(f"{urls[1]}{path}", timeout=10).status_code == 200
 
 
@@ -264,7 +264,7 @@ def test_a_message_that_is_tried_again_comes_again_and_ends_among_the_dead_lette
             producer.send(topic, value, key=b"k", headers={"h": b"1"}, partition=0)
     deliveries: list[tuple[bytes, int]] = []
     with MyConsumer([topic], broker, group=topic, auto_done=False, max_deliveries=3, dead_letter_topic=dead) as consumer:
-        for message in consumer.get_next(2.0):
+        for message in itertools.chain(itertools.islice(consumer.get_next(60.0), 5), consumer.get_next(0.3)):
             deliveries.append((message.value, consumer.deliveries(message)))
             if message.value == b"bad":
                 consumer.retry(message, delay_seconds=0.1, reason="it is bad")
@@ -273,7 +273,7 @@ def test_a_message_that_is_tried_again_comes_again_and_ends_among_the_dead_lette
         consumer.commit()
     assert deliveries == [(b"good", 1), (b"bad", 1), (b"fine", 1), (b"bad", 2), (b"bad", 3)]
     with MyConsumer([dead], broker) as consumer:
-        [letter] = consumer.get_next(1.0)
+        [letter] = read_due(consumer, 1)
     assert (letter.value, letter.key) == (b"bad", b"k")
     assert dict(letter.headers) == {"h": b"1", "dead-letter-topic": topic.encode(), "dead-letter-partition": b"0", "dead-letter-offset": b"1",
                                     "dead-letter-deliveries": b"3", "dead-letter-reason": b"it is bad"}
@@ -295,7 +295,7 @@ def test_a_message_that_ends_its_process_is_found_and_all_others_are_dealt_with(
         assert 3 <= len(codes[:-1]) <= 6, "as often as it may, and until it was alone"
         assert {int(one.value) for one in reads_in(tmp_path / done)} == {*range(60)} - {24}
         with MyConsumer([f"{topic}-{done}-dead"], broker) as consumer:
-            [letter] = consumer.get_next(1.0)
+            [letter] = read_due(consumer, 1)
         told = dict(letter.headers)
         assert (letter.value, told["dead-letter-offset"], told["dead-letter-deliveries"]) == (b"poison", b"8", b"3")
         with AdminClient(broker) as admin:
@@ -315,9 +315,9 @@ def test_a_paused_partition_hands_out_nothing_until_it_goes_on(broker: str, topi
     with MyConsumer([topic], broker, group=topic) as consumer:
         consumer.pause(topic, 0)
         send(broker, topic, range(60))
-        assert {message.partition for message in consumer.get_next(2.0)} == set(range(1, PARTITIONS))
+        assert {message.partition for message in read_due(consumer, 50)} == set(range(1, PARTITIONS))
         consumer.resume(topic, 0)
-        assert [message.offset for message in consumer.get_next(2.0)] == list(range(10))
+        assert [message.offset for message in read_due(consumer, 10)] == list(range(10))
 
 
 def test_what_cannot_be_joined_says_why(broker: str, topic: str, reading):
@@ -401,7 +401,7 @@ def test_lag_and_another_place_to_go_on_from(broker: str, topic: str, capsys):
     with AdminClient(broker) as admin:
         with MyConsumer([topic], broker, group=topic) as consumer:
             assert {(one.partition, one.offset, one.lag) for one in admin.group_lag(topic)} == {(number, 0, 10) for number in range(PARTITIONS)}
-            assert len(list(consumer.get_next(1.0))) == 60
+            assert len(read_due(consumer, 60)) == 60
             consumer.commit()
             shown = requests.get(f"http://{broker}/v1/groups/{topic}/offsets", timeout=10).json()
             assert shown["lag"] == 0
@@ -424,8 +424,11 @@ def test_lag_and_another_place_to_go_on_from(broker: str, topic: str, capsys):
 def test_the_command_line_reads_as_a_member(broker: str, topic: str, capsysbinary):
     """And the next one goes on where it ended."""
     send(broker, topic, range(60))
+    seen: list[int] = []
     for count in (40, 20):
-        assert main(["consume", topic, "--bootstrap", broker, "--group", topic, "--timeout", "2", "--max-messages", "40"]) == 0
+        assert main(["consume", topic, "--bootstrap", broker, "--group", topic, "--timeout", "30", "--max-messages", str(count)]) == 0
         captured = capsysbinary.readouterr()
+        seen += map(int, captured.out.split())
         assert len(captured.out.split()) == count
         assert f"{count} messages from {topic}, group {topic}".encode() in captured.err
+    assert sorted(seen) == list(range(60))

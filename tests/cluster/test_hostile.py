@@ -27,6 +27,7 @@ from tests.support.clusters import owner_connection, running_cluster
 from tests.support.long import LONG
 from tests.support.manager_faults import leader_of, others
 from tests.support.raw_http import RawConnection
+from tests.support.reading import read_due
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600 if LONG else 180)
@@ -106,7 +107,7 @@ def test_names_and_texts_are_data_to_every_database(cluster: Cluster, topic: str
     seen = [post(cluster, "/consumer/consume", topic=topic, consumer_id=consumer, request_id=f"{text!a}")["message"] for text in NASTY]
     assert list(NASTY) == seen
     with MyConsumer([topic], cluster.bootstrap) as reader:
-        messages = list(reader.get_next(1.0))
+        messages = read_due(reader, 2 * len(NASTY))
     assert [text.encode() for text in NASTY] * 2 == [message.value for message in messages] == [message.key for message in messages]
     assert [((text, text.encode()),) for text in NASTY] == [message.headers for message in messages[:len(NASTY)]]
     assert before == columns(cluster)
@@ -319,7 +320,7 @@ def test_workers_that_are_replaced_all_the_time_cost_no_message(cluster: Cluster
         replacing.result(10)
     assert rounds == len(done)
     with MyConsumer([topic], cluster.bootstrap) as consumer:
-        assert [b"%d" % number for number in range(sent)] == [message.value for message in consumer.get_next(2.0)]
+        assert [b"%d" % number for number in range(sent)] == [message.value for message in read_due(consumer, sent)]
 
 
 def test_a_leader_that_dies_between_commit_and_answer_doubles_and_loses_nothing(cluster: Cluster, topic: str) -> None:
@@ -334,7 +335,7 @@ def test_a_leader_that_dies_between_commit_and_answer_doubles_and_loses_nothing(
         assert list(range(1_000)) == [delivery.result(0).offset for delivery in deliveries]
         assert any("fault point append_after_commit" in line for line in cluster.logs(node, 2_000))
         with MyConsumer([topic], cluster.bootstrap) as consumer:
-            assert [b"%d" % number for number in range(1_000)] == [message.value for message in consumer.get_next(1.0)]
+            assert [b"%d" % number for number in range(1_000)] == [message.value for message in read_due(consumer, 1_000)]
     finally:
         cluster.restart(node)
 

@@ -11,10 +11,11 @@ from zlib import crc32
 import pytest
 import requests
 
-from myqueue import AdminClient, Message, MyConsumer, MyProducer, MyQueueError, UnavailableError
+from myqueue import AdminClient, MyConsumer, MyProducer, MyQueueError, UnavailableError
 from myqueue.supervisor import Cluster, ClusterSpec
-from tests.support.clusters import running_cluster
+from tests.support.clusters import PATIENT, kinds_with, running_cluster
 from tests.support.long import LONG
+from tests.support.reading import read_all, read_due
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(240)  # the first test's time includes the start of the cluster, on a machine that may be busy
@@ -25,7 +26,7 @@ _names = iter(range(1_000_000))
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Three brokers, three managers and the balancer, for all tests of this module."""
-    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,))) as made:
+    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,)), kinds=kinds_with(PATIENT)) as made:
         yield made
 
 
@@ -51,7 +52,7 @@ def test_a_topic_that_grows_keeps_its_messages_and_takes_new_ones(cluster: Clust
     records = [{"value": f"{number}", "key": f"k{number}"} for number in range(50)]
     assert call(cluster, "POST", f"/v1/topics/{topic}/records", {"records": records}).status_code == 200
     with MyConsumer([topic], cluster.bootstrap) as consumer:
-        assert len(list(consumer.get_next(1.0))) == 50
+        assert len(read_due(consumer, 50)) == 50
         consumer.commit()
         assert [at.lag for at in admin.lag(topic, consumer.consumer_ids[topic])] == [0, 0]
         assert admin.add_partitions(topic, 5) == 3
@@ -122,7 +123,7 @@ def test_a_replica_is_elected_and_what_was_acknowledged_stays(cluster: Cluster, 
             leader = wait_until(lambda broker_id=broker_id: elected(admin, topic, broker_id), timeout_seconds=20, what=f"broker {broker_id} to lead")
             assert leader == broker_id
         producer.send(topic, b"last")
-    assert [message.value for message in read(cluster, topic)] == [b"0", b"1", b"2", b"last"]
+    assert [message.value for message in read_all(cluster.bootstrap, topic)] == [b"0", b"1", b"2", b"last"]
     again = call(cluster, "POST", f"/v1/topics/{topic}/partitions/0/elect")
     assert (again.status_code, again.json()["partition"]) == (200, 0)
     for path, body, status in ((f"{topic}/partitions/0", {"broker_id": 99}, 400), (f"{topic}/partitions/0", {"broker": 1}, 400),
@@ -190,15 +191,10 @@ def test_a_partition_moves_under_load_and_nothing_is_lost(cluster: Cluster, admi
         load.enough.set()
         load.join(40)
     assert not load.is_alive()
-    found = [int(message.value) for message in read(cluster, topic)]
+    found = [int(message.value) for message in read_all(cluster.bootstrap, topic)]
     assert found == sorted(set(found)), "in order, and each once"
     assert set(load.acknowledged) <= set(found) <= {*load.acknowledged, *load.unsure}
     print(f"{len(found)} messages, {len(load.unsure)} of unknown outcome")
-
-
-def read(cluster: Cluster, topic: str) -> list[Message]:
-    with MyConsumer([topic], cluster.bootstrap) as consumer:
-        return list(consumer.get_next(1.0))
 
 
 def test_brokers_are_listed_registered_and_drained(cluster: Cluster, admin: AdminClient):

@@ -17,7 +17,7 @@ import requests
 
 from myqueue import AdminClient, MyConsumer, MyProducer
 from myqueue.supervisor import Cluster, ClusterSpec
-from tests.support.clusters import running_cluster
+from tests.support.clusters import PATIENT, kinds_with, running_cluster
 from tests.support.curl import answer_to
 from tests.support.waiting import wait_until
 
@@ -41,7 +41,7 @@ def tour() -> list[str]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with running_cluster(ClusterSpec(brokers=1, managers=1, ports=(0,))) as cluster:
+    with running_cluster(ClusterSpec(brokers=1, managers=1, ports=(0,)), kinds=kinds_with(PATIENT)) as cluster:
         yield cluster
 
 

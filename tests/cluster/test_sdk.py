@@ -24,20 +24,20 @@ from pipeline.reconcile.judge import Columns, StoredPeriod, judge
 from pipeline.reconcile.run import gather
 from pipeline.settings import PipelineSettings
 from pipeline.transforms.reconcile import PERIOD_US
-from tests.support.clusters import running_cluster
+from tests.support.clusters import PATIENT, kinds_with, running_cluster
 from tests.support.lossy_proxy import lossy_proxy
+from tests.support.reading import read_due
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)  # the first test's time includes the start of the cluster, on a machine that may be busy
 ROOT = Path(__file__).resolve().parents[2]
-QUIET = 1.0
 _names = iter(range(1_000_000))
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Two brokers, a manager and the balancer, for all tests of this module."""
-    with running_cluster(ClusterSpec(brokers=2, managers=1, ports=(0,))) as made:
+    with running_cluster(ClusterSpec(brokers=2, managers=1, ports=(0,)), kinds=kinds_with(PATIENT)) as made:
         yield made
 
 
@@ -52,9 +52,10 @@ def topic() -> str:
     return f"t-{next(_names)}"
 
 
-def read(broker: str, topic: str, quiet: float = QUIET, **options) -> list[Message]:
+def read(broker: str, topic: str, count: int, **options) -> list[Message]:
+    """So many messages, and what comes behind them by mistake."""
     with MyConsumer([topic], broker, **options) as consumer:
-        return list(consumer.get_next(quiet))
+        return read_due(consumer, count)
 
 
 def numbered(count: int) -> list[bytes]:
@@ -105,7 +106,7 @@ def test_lost_answers_neither_double_nor_lose_nor_reorder(cluster, topic) -> Non
             deliveries = [producer.send(topic, value) for value in numbered(1_000)]
         assert proxy.lost >= 30
     assert list(range(1_000)) == [delivery.result(0).offset for delivery in deliveries]
-    assert numbered(1_000) == [message.value for message in read(cluster.bootstrap, topic)]
+    assert numbered(1_000) == [message.value for message in read(cluster.bootstrap, topic, 1_000)]
 
 
 def test_every_kind_of_record_comes_back_as_it_was(broker, topic) -> None:
@@ -115,7 +116,7 @@ def test_every_kind_of_record_comes_back_as_it_was(broker, topic) -> None:
         producer.send(topic, b"")
         producer.send(topic, "zwölf\x00")
         producer.send(topic, b"x" * (1 << 20))
-    messages = read(broker, topic)
+    messages = read(broker, topic, 4)
     assert (whole, whole, (("h", whole), ("none", None)), 5) == (messages[0].value, messages[0].key, messages[0].headers, messages[0].timestamp)
     assert [b"", "zwölf\x00".encode(), b"x" * (1 << 20)] == [message.value for message in messages[1:]]
 
@@ -126,7 +127,7 @@ def test_a_large_batch_over_several_partitions_arrives_whole(broker, topic) -> N
     with MyProducer([topic], broker) as producer:
         for value in numbered(60_000):
             producer.send(topic, value)
-    messages = read(broker, topic)
+    messages = read(broker, topic, 60_000)
     assert set(numbered(60_000)) == {message.value for message in messages}
     assert 60_000 == len(messages)
     for partition in range(4):
@@ -141,7 +142,7 @@ def test_keys_stay_together_and_in_order(broker, topic) -> None:
         for number in range(300):
             producer.send(topic, b"%d" % number, key=f"k{number % 7}")
     by_key: dict[bytes, list[tuple[int, int]]] = {}
-    for message in read(broker, topic):
+    for message in read(broker, topic, 300):
         by_key.setdefault(message.key, []).append((message.partition, int(message.value)))
     assert 7 == len(by_key)
     for found in by_key.values():
@@ -158,7 +159,7 @@ def test_a_consumer_goes_on_where_it_committed(broker, topic) -> None:
     assert numbered(40) == [next(reading).value for _ in range(40)]
     first.commit()
     first.stop()
-    assert numbered(100)[40:] == [message.value for message in read(broker, topic, consumer_id=first.consumer_ids)]
+    assert numbered(100)[40:] == [message.value for message in read(broker, topic, 60, consumer_id=first.consumer_ids)]
     with AdminClient(broker) as admin:
         assert [(100, 0)] == [(at.offset, at.lag) for at in admin.lag(topic, first.consumer_ids[topic])]
 
@@ -168,7 +169,7 @@ def test_latest_sees_only_what_is_sent_afterwards(broker, topic) -> None:
         producer.send(topic, b"old").result(10.0)
         with MyConsumer([topic], broker, start="latest") as consumer:
             producer.send(topic, b"new").result(10.0)
-            assert [b"new"] == [message.value for message in consumer.get_next(QUIET)]
+            assert [b"new"] == [message.value for message in read_due(consumer, 1)]
 
 
 def test_seek_and_its_bounds(broker, topic) -> None:
@@ -177,7 +178,7 @@ def test_seek_and_its_bounds(broker, topic) -> None:
             producer.send(topic, value)
     with MyConsumer([topic], broker) as consumer:
         consumer.seek(topic, 0, 7)
-        assert numbered(10)[7:] == [message.value for message in consumer.get_next(QUIET)]
+        assert numbered(10)[7:] == [message.value for message in read_due(consumer, 3)]
         for offset in (-5, 11, 10**18):
             with pytest.raises(OffsetOutOfRangeError) as raised:
                 consumer.seek(topic, 0, offset)
@@ -195,7 +196,7 @@ def test_seek_to_a_time(broker, topic) -> None:
         producer.send(topic, b"second", timestamp_us=1).result(10.0)
         for since, expected in ((0, [b"first", b"second"]), (between, [b"second"]), (between + 86_400_000_000, [])):
             consumer.seek_to_timestamp(topic, None, since)
-            assert expected == [message.value for message in consumer.get_next(QUIET)]
+            assert expected == [message.value for message in read_due(consumer, len(expected))]
 
 
 def test_the_native_face_by_plain_http_through_the_balancer(broker, topic) -> None:
@@ -302,7 +303,7 @@ for number in range(1000):
 """
     ended = run_script(script, broker)
     assert (0, "") == (ended.returncode, ended.stderr)
-    assert numbered(1_000) == [message.value for message in read(broker, topic)]
+    assert numbered(1_000) == [message.value for message in read(broker, topic, 1_000)]
 
 
 def test_the_command_line_moves_a_file_byte_for_byte(broker, topic, tmp_path) -> None:
@@ -336,7 +337,7 @@ def test_a_trim_holds_for_every_consumer_of_every_face(broker, topic) -> None:
             admin.trim(topic, 0, 11)
         assert (4, 10) == (raised.value.earliest, raised.value.latest)
         assert (4, 10) == (admin.offsets(topic)[TopicPartition(topic, 0)].start, admin.offsets(topic)[TopicPartition(topic, 0)].end)
-    assert numbered(10)[4:] == [message.value for message in read(broker, topic)]
+    assert numbered(10)[4:] == [message.value for message in read(broker, topic, 6)]
     assert queue_face("GET", "/size", consumer_id=consumer_id).json()["size"] == 6
     assert queue_face("GET", "/consumer/consume", consumer_id=consumer_id).json()["message"] == "4"
     done = subprocess.run([sys.executable, "-m", "myqueue", "topics", "trim", topic, "--partition", "0", "--before", "9", "--bootstrap", broker],
@@ -364,7 +365,7 @@ def test_a_quota_slows_producers_down_and_loses_nothing(cluster, broker, topic) 
     refused = requests.post(f"{url}/producer/produce", json={"topic": topic, "producer_id": producer_id, "message": "y"}, timeout=10)
     assert (429, "quota_exceeded") == (refused.status_code, refused.json()["code"])
     assert 5 <= int(refused.headers["Retry-After"]) <= 9  # nearly all of it, and less than a second's worth from before
-    assert values == [message.value for message in read(broker, topic)][:-1]
+    assert values == [message.value for message in read(broker, topic, 301)][:-1]
 
 
 def reconciled(broker: str, topic: str, receipts: Path, *, group: str) -> Judged:
@@ -393,7 +394,7 @@ def test_receipts_reconcile_with_what_is_stored(cluster: Cluster, broker: str, t
                 one.send(topic, value)
                 other.send(topic, value, key=value)
     with MyConsumer([topic], broker, group=topic, start="earliest") as consumer:
-        assert 2_000 == len(list(consumer.get_next(QUIET)))
+        assert 2_000 == len(read_due(consumer, 2_000))
         consumer.commit()
     made = reconciled(broker, topic, receipts, group=topic)
     assert ((), ()) == (made.differences, made.not_judged)

@@ -27,6 +27,7 @@ from tests.support.postgres import open_folder
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(180)  # each test starts and ends whole clusters, on a machine that may be busy
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_what_was_taken_down_stays_down_until_it_is_started(running: Cluster, ve
     assert (node["state"], node["pid"], node["ready"], node["exits"]) == ("down", None, False, 0)
     wait_until(lambda: not any(map(is_alive, tree)), what="all its processes to be gone")
     running.start(name)
-    assert running.node(name)["ready"]
+    wait_until(lambda: running.node(name)["ready"], what="it to be ready")
 
 
 def test_a_frozen_node_is_there_but_not_ready(running: Cluster):
@@ -125,14 +126,15 @@ def test_a_frozen_node_is_there_but_not_ready(running: Cluster):
     node = running.node("broker-1")
     assert (node["state"], node["ready"], node["pid"]) == ("paused", False, pid)
     running.resume("broker-1")
-    assert running.node("broker-1")["ready"] and running.node("broker-1")["pid"] == pid
+    wait_until(lambda: running.node("broker-1")["ready"], what="it to be ready")
+    assert running.node("broker-1")["pid"] == pid
 
 
 def test_a_frozen_node_can_be_stopped(running: Cluster):
     """A stop wakes it first."""
     running.pause("broker-1")
     running.restart("broker-1")
-    assert running.node("broker-1")["ready"]
+    wait_until(lambda: running.node("broker-1")["ready"], what="it to be ready")
 
 
 def test_variables_of_one_start(running: Cluster):

@@ -36,9 +36,9 @@ def servers() -> Iterator[dict[str, str]]:
         yield {"given": GIVEN}
         return
     from myqueue.supervisor import ClusterSpec
-    from tests.support.clusters import running_cluster
+    from tests.support.clusters import PATIENT, kinds_with, running_cluster
 
-    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,))) as cluster:
+    with running_cluster(ClusterSpec(brokers=3, managers=3, ports=(0,)), kinds=kinds_with(PATIENT)) as cluster:
         yield {"balancer": cluster.balancer_url, "manager": cluster.node("manager-2")["url"]}
 
 
@@ -156,6 +156,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if FOLDER in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(180))  # the time of whichever comes first includes the start of the cluster
     if WHOLE:
         return
     seen: Counter[str] = Counter()

@@ -35,8 +35,8 @@ class BrokerProcess:
 
     @property
     def log(self) -> str:
-        self._log.seek(0)
-        return self._log.read().decode(errors="replace")
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode(errors="replace")  # the place in the file is the broker's own
 
     def wait_ready(self) -> BrokerProcess:
         def ready() -> bool:
@@ -68,6 +68,12 @@ class BrokerProcess:
             {"topic_id": topic_id, "topic": topic, "config": dict(config or {}), "partition": number, "epoch": epoch, "replication_factor": 1,
              "voters": {str(who["broker_id"]): who["disk_id"]}} for number in range(partitions)]})["results"]
         assert all(result["ok"] for result in results), results
+
+    def tell_stacks(self) -> None:
+        """Have the log say what each thread of the running broker is doing: of gunicorn's master and of its worker."""
+        before = len(self.log)
+        self.process.tell_stacks()
+        wait_until(lambda: self.log.count("Current thread", before) >= 2, what="the stacks")
 
     def kill(self) -> None:
         """As when the machine's power goes."""

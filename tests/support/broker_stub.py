@@ -94,6 +94,8 @@ class BrokerStub:
         """The JSON answer to a call, or a MyQueueError."""
         match = _PARTITION_PATH.fullmatch(path)
         name = match[3] if match else path.rsplit("/", 1)[-1]
+        if name == "readyz":  # asked now and then, whatever a test is about
+            return {}
         with self._lock:
             self.calls.append(name)
             if name in self.failing:

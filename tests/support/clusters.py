@@ -22,6 +22,15 @@ STAND_IN = ("{python}", str(Path(__file__).with_name("stand_in_node.py")), "--po
 # Real PostgreSQL, real processes; only what the services would do is left out.
 STAND_INS: Mapping[str, Kind] = {**KINDS, **{name: replace(KINDS[name], command=STAND_IN) for name in ("manager", "broker", "balancer")}}
 SMALL = ClusterSpec(brokers=1, managers=1, ports=(0,))
+# For tests that are not about lateness: on a busy machine nobody is suspect because a heartbeat comes late. Whose door is shut is found out as soon.
+# And no leader of the managers is gone because it answers late.
+PATIENT = {"MYQUEUE_MANAGER_NODE_SUSPECT_AFTER_SECONDS": "60", "MYQUEUE_MANAGER_NODE_DEAD_AFTER_SECONDS": "180",
+           "MYQUEUE_MANAGER_ELECTION_TIMEOUT_SECONDS": "5", "MYQUEUE_MANAGER_PROPOSE_TIMEOUT_SECONDS": "15"}
+
+
+def kinds_with(environment: Mapping[str, str]) -> Mapping[str, Kind]:
+    """The services as they are, with more in their environment."""
+    return {name: replace(kind, environment={**kind.environment, **environment}) for name, kind in KINDS.items()}
 
 
 @contextmanager

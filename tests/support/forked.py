@@ -7,6 +7,7 @@ starts would spend on loading the same libraries. Our own modules are not loaded
 from __future__ import annotations
 
 import array
+import faulthandler
 import gc
 import importlib
 import json
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("flask", "gunicorn.app.base", "gunicorn.arbiter", "gunicorn.workers.gthread", "psycopg2.extras", "requests", "sqlalchemy")
 MESSAGE_BYTES_MAX = 1 << 17
 START_SECONDS = 60.0
+STACKS_SIGNAL = signal.SIGRTMIN  # what a process answers with the stacks of its threads on stderr; gunicorn has a use for the others
 
 
 class ForkedProcess:
@@ -57,6 +59,10 @@ class ForkedProcess:
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
+
+    def tell_stacks(self) -> None:
+        """Have it and what it forked write to the log what each of their threads is doing."""
+        os.killpg(self.pid, STACKS_SIGNAL)
 
 
 class _Forge:
@@ -130,6 +136,7 @@ def _become(order: tuple[dict[str, Any], int]) -> None:
     os.dup2(log, 2)
     os.close(log)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    faulthandler.register(STACKS_SIGNAL, file=2)
     os.environ.clear()
     os.environ.update(what["environment"])
     sys.argv = [what["module"], *what["arguments"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,7 +119,10 @@ class Replicas:
         try:
             wait_until(equal, timeout_seconds=timeout_seconds, what="replicas to be equal")
         except AssertionError as error:
-            said = "\n".join(f"broker {broker_id}: {self.status(broker_id)}\n{self.brokers[broker_id].log[-4_000:]}" for broker_id in brokers)
+            for broker_id in brokers:
+                with suppress(ProcessLookupError, AssertionError):  # of one that is dead or stopped: the rest is to be said all the same
+                    self.brokers[broker_id].tell_stacks()
+            said = "\n".join(f"broker {broker_id}: {self.status(broker_id)}\n{self.brokers[broker_id].log[-20_000:]}" for broker_id in brokers)
             raise AssertionError(f"{error}\n{said}") from None
         return self.status(self.leader)
 

@@ -22,8 +22,7 @@ from tests.support.managers import ManagerCluster, ManagerProcess, manager_clust
 from tests.support.waiting import wait_until
 from tests.support.wal_desk import WalDesk
 
-FAST = ("--heartbeat-interval-seconds", "0.2", "--raft-heartbeat-seconds", "0.15", "--election-timeout-seconds", "0.6",
-        "--propose-timeout-seconds", "0.7")
+FLAGS = ("--heartbeat-interval-seconds", "0.2")
 TERMS = 40
 ASKING = 4  # at once, each over connections of its own
 TABLES = ("wal", "member", "broker", "topic", "partition", "producer", "consumer", "id_counter", "client_session")
@@ -32,7 +31,7 @@ TABLES = ("wal", "member", "broker", "topic", "partition", "producer", "consumer
 @pytest.fixture
 def cluster(postgres) -> Iterator[ManagerCluster]:
     """Three managers that a test may harm."""
-    with manager_cluster(postgres, flags=FAST) as cluster:
+    with manager_cluster(postgres, flags=FLAGS) as cluster:
         cluster.start()
         yield cluster
 
@@ -207,7 +206,7 @@ def test_managers_are_added_and_removed_one_at_a_time(cluster: ManagerCluster, p
     reader = cluster.reads[0]
     urls = {manager.node_id: manager.url for manager in cluster.managers} | {4: f"http://127.0.0.1:{keeper.pick()}"}
     with postgres.database("manager") as database_url:
-        added = ManagerProcess(4, urls, database_url, tmp_path, FAST)
+        added = ManagerProcess(4, urls, database_url, tmp_path, FLAGS)
         body = {"node_id": 4, "url": added.url}
         for asked, status, text in (({**body, "node_id": 0}, 400, "node_id"), ({**body, "url": "4"}, 400, "http://host:port"),
                                     (body, 400, "no manager answers"), ({**body, "url": reader.url}, 409, f"manager {reader.node_id} listens"),
