@@ -7,6 +7,7 @@ from collections.abc import Iterable
 LONGEST_FIRST = ("pipeline", "simulation", "repo")  # tiers that compute
 WHOLE_CLUSTERS = ("conformance", "cluster")  # tiers that take the cores; between them comes what mostly waits
 FEW_NODES = ("integration",)
+LONGEST_FILE = "tests/cluster/test_campaign.py"  # minutes: begins at once
 LAST_CLUSTER = 0.85  # of the way: the last cluster begins before that, for it may take long
 WHOLE_TIERS = ("pipeline", "conformance")  # all tests of one share a Spark or a cluster
 WHOLE_FILES = ("cluster", "integration")  # the tests of a file share nodes
@@ -29,7 +30,7 @@ def places(nodeids: Iterable[str]) -> dict[str, tuple[float, int]]:
     tiers = {scope_of(nodeid): tier_of(nodeid) for nodeid in nodeids}
     shares = dict.fromkeys(tiers, 0.0)
     for mixed, begin, end in ((WHOLE_CLUSTERS, 0.0, LAST_CLUSTER), (FEW_NODES, 0.01, 1.0)):
-        scopes = sorted((scope for scope in tiers if tiers[scope] in mixed), key=lambda scope: mixed.index(tiers[scope]))
+        scopes = sorted((scope for scope in tiers if tiers[scope] in mixed), key=lambda scope: (scope != LONGEST_FILE, mixed.index(tiers[scope])))
         shares |= {scope: begin + (end - begin) * place / len(scopes) for place, scope in enumerate(scopes)}
     shares |= {scope: float(LONGEST_FIRST.index(tier)) for scope, tier in tiers.items() if tier in LONGEST_FIRST}
     return {scope: (share, number) for number, (scope, share) in enumerate(shares.items())}
