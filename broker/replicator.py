@@ -378,7 +378,7 @@ class Replicator:
                 return None  # it is offered a start first
             if plan.position == position and plan.end <= position + len(entries):  # cut to the border of a request
                 entries = entries[:plan.end - position]
-            else:  # an answer came meanwhile
+            else:  # the log begins later by now
                 entries = log.exactly(plan.position, plan.end) if plan.end > plan.position else ()
             request = AppendRequest(leading.epoch, plan.position, plan.prev_epoch, tuple(entries), leading.commit, leading.begin_round())
             led.told_commit[follower] = leading.commit

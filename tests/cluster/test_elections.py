@@ -33,7 +33,7 @@ from tests.support.manager_faults import (
     term_of,
     url_of,
 )
-from tests.support.waiting import slowest, wait_until
+from tests.support.waiting import wait_until
 
 HERE = ("kill_driver", "stop_postgres_at_once", "kill_a_majority")  # some of all kinds; others have tests below
 
@@ -109,9 +109,8 @@ def test_without_a_majority_writes_are_refused_in_time_and_reads_go_on(cluster: 
         for _ in range(2):
             began = time.monotonic()
             answer = requests.post(f"{url}/v1/topics", json={"topic": f"never-{secrets.token_hex(3)}"}, timeout=10)
-            took = time.monotonic() - began
             assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1"), answer.text
-            assert took < 3.0 + slowest(lambda url=url: requests.get(f"{url}/v1/topics", timeout=10))
+            assert time.monotonic() - began < 3.0
         answer = requests.get(f"{url}/v1/topics", timeout=10)
         assert creator.acknowledged[0] in {one["topic"] for one in answer.json()["topics"]}
         assert float(answer.headers["MyQueue-Freshness-Seconds"]) > 1
@@ -119,8 +118,7 @@ def test_without_a_majority_writes_are_refused_in_time_and_reads_go_on(cluster: 
             began = time.monotonic()
             with pytest.raises(UnavailableError):
                 admin.create_topic(f"never-{secrets.token_hex(3)}")
-            took = time.monotonic() - began
-            assert took < 3.0 + slowest(admin.topics)
+            assert time.monotonic() - began < 3.0
             assert creator.acknowledged[0] in {topic.topic for topic in admin.topics()}
     cluster.start(others(leader)[0])
     assert creator.create_one() < 10.0

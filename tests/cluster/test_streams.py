@@ -75,20 +75,17 @@ def append(cluster: Cluster, topic: str, value: str) -> None:
 
 
 def test_a_poll_and_an_event_come_soon_after_the_append(cluster: Cluster, topic: str, port: int) -> None:
-    """p99 of a hundred; the append's own answer waits for a majority, so it is measured from that, and is the measure on a busy machine."""
-    polled, told, appends = list[float](), list[float](), list[float]()
+    """p99 of a hundred; the append's own answer waits for a majority, so it is measured from that."""
+    polled, told = list[float](), list[float]()
     with EventStream(port, records(topic)) as stream, ThreadPoolExecutor(1) as pool:
         for offset in range(100):
             poll = pool.submit(_poll, port, topic, offset)
-            began = time.monotonic()
             append(cluster, topic, str(offset))
             appended = time.monotonic()
-            appends.append(appended - began)
             assert str(offset) == stream.take(1)[0].json["value"]
             told.append(time.monotonic() - appended)
             polled.append(poll.result(5) - appended)
-    soon = max(WAKE_SECONDS, 2 * p99(appends))
-    assert (p99(polled) < soon, p99(told) < soon) == (True, True), (p99(polled), p99(told), soon)
+    assert (p99(polled) < WAKE_SECONDS, p99(told) < WAKE_SECONDS) == (True, True), (p99(polled), p99(told))
 
 
 def _poll(port: int, topic: str, offset: int) -> float:

@@ -24,13 +24,3 @@ def wait_until(condition: Callable[[], T], *, timeout_seconds: float = 10.0, wha
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout_seconds} s in vain for {what or condition.__name__}; the last value was {value!r}")
         time.sleep(interval_seconds)
-
-
-def slowest(ask: Callable[[], object], times: int = 3) -> float:
-    """The longest of some plain questions, in seconds: what the machine itself takes just now, to be added to a bound on something else."""
-    seconds = []
-    for _ in range(times):
-        began = time.monotonic()
-        ask()
-        seconds.append(time.monotonic() - began)
-    return max(seconds)

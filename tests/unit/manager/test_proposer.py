@@ -175,7 +175,7 @@ def test_of_brokers_that_a_new_write_manager_only_believes_in_the_door_decides(h
 
 
 def test_a_broker_that_is_late_and_says_that_it_is_ready_gets_replicas():
-    """Also where the door of another one is shut, which is not asked twice."""
+    """One that is only believed in, and at whose door nobody is, gets none."""
     asked = proposer(node_id=1, outcomes=[Answered(7, {"result": {}})])
     written = written_by(asked)
     asked._live_brokers, asked._heard_brokers, asked._late_brokers = lambda: (1, 4), lambda: (1,), lambda: (3,)
