@@ -187,8 +187,7 @@ class Groups:
             OffsetOutOfRangeError, UnavailableError: others of them may have been set; again is harmless.
         """
         check_group_name(name)
-        self._replica.catch_up_fresh()  # whether it has members must not be a matter of who is asked
-        group = self._replica.catalogue().group(name)
+        group = self._replica.fresh().group(name)  # whether it has members must not be a matter of who is asked
         if group.members:
             raise RefusedError(f"Group '{name}' has {len(group.members)} member(s), which go on from where they are: stop them first",
                                members=len(group.members))
@@ -239,8 +238,7 @@ class Groups:
 
         group, member, catalogue = self._replica.certain(look)
         if generation > group.row.generation:  # it heard of it from another manager
-            self._replica.catch_up_fresh()
-            group, member, catalogue = look(self._replica.catalogue())
+            group, member, catalogue = look(self._replica.fresh())
         return group, member, catalogue
 
     @staticmethod

@@ -37,8 +37,9 @@ class Leaderships:
             UnavailableError: an election is under way, or the broker has not got all of the log yet. Nothing was done; ask again.
             OutcomeUnknownError: the election was begun and somebody else leads, or nobody yet.
         """
-        topic = self._replica.certain(lambda known: known.topic(name))
-        row, catalogue = topic.partition(partition), self._replica.catalogue()
+        catalogue = self._replica.fresh()
+        topic = catalogue.topic(name)
+        row = topic.partition(partition)
         replicas, outlook = replicas_of(row), self._outlook(catalogue)
         led = Counter(one.leader for each in catalogue.topics.values() for one in each.partitions if one.leader is not None)
         target = choose_next_leader(replicas, outlook, led, wanted=wanted)

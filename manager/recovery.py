@@ -29,10 +29,7 @@ class Recovery:
 
     def report(self, name: str) -> list[dict[str, Any]]:
         """The topic's partitions that have no majority of live replicas: what is left of each, and what may be lost without the rest."""
-        topic = self._replica.certain(lambda known: known.topic(name))
-        catalogue = self._replica.catalogue()
-        outlook = self._outlook(catalogue)
-        return [self._of(catalogue, replicas, outlook) for replicas in map(replicas_of, topic.partitions) if not outlook.can_elect(replicas.voters)]
+        return self._report(*self._replica.certain(lambda known: (known, known.topic(name))))
 
     def force(self, name: str, partitions: Sequence[int] | None = None) -> list[dict[str, Any]]:
         """Let partitions without a majority (those, or all of the topic) go on with the replicas that are left; the report of each.
@@ -40,7 +37,9 @@ class Recovery:
         Raises:
             RefusedError: one of them has a majority, or no replica at all is left of it. Nothing was done.
         """
-        topic, found = self._replica.certain(lambda known: known.topic(name)), self.report(name)
+        catalogue = self._replica.fresh()
+        topic = catalogue.topic(name)
+        found = self._report(catalogue, topic)
         chosen = found if partitions is None else [one for one in found if one["partition"] in partitions]
         whole = sorted(set(partitions or ()) - {one["partition"] for one in chosen})
         if whole:
@@ -54,6 +53,10 @@ class Recovery:
             if failed:
                 raise RefusedError(f"{len(failed)} partition(s) have changed meanwhile: {failed[0]}; ask again")
         return chosen
+
+    def _report(self, catalogue: Catalogue, topic: Topic) -> list[dict[str, Any]]:
+        outlook = self._outlook(catalogue)
+        return [self._of(catalogue, replicas, outlook) for replicas in map(replicas_of, topic.partitions) if not outlook.can_elect(replicas.voters)]
 
     def _of(self, catalogue: Catalogue, replicas: Replicas, outlook: Outlook) -> dict[str, Any]:
         survivors = sorted(outlook.answering(replicas.voters))

@@ -37,8 +37,9 @@ class Repairs:
             UnavailableError: not now; nothing was done. Ask again.
             OutcomeUnknownError: the slot may be empty, and what fills it may still be the old replica. Ask again once it is filled.
         """
-        topic = self._replica.certain(lambda known: known.topic(name))
-        row, catalogue = topic.partition(partition), self._replica.catalogue()
+        catalogue = self._replica.fresh()
+        topic = catalogue.topic(name)
+        row = topic.partition(partition)
         outlook = self._outlook(catalogue)
         voters = voters_without(replicas_of(row), outlook, broker_id, self._statuses(catalogue, row))
         election = Election(topic, row, voters, "an operator has a replica made again", preferred=row.leader)  # who loses its slot is not asked

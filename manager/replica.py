@@ -101,6 +101,15 @@ class Replica:
             self._signals.wait(sig.CATALOGUE, stamp, min(left, READ_AGAIN_SECONDS))
         self.require(index)
 
+    def fresh(self) -> Catalogue:
+        """What to judge by, where a command is refused or carried out for what it says: all that was committed when this was called is in it.
+
+        Raises:
+            StaleMetadataError: see ``catch_up_fresh``.
+        """
+        self.catch_up_fresh()
+        return self.current()
+
     def confirmed_index(self) -> int:
         """On the leader: an index that holds all that was committed when this was called, confirmed by a round of a majority.
 
@@ -187,8 +196,7 @@ class Replica:
             return look(self.catalogue())
         except NotFoundError:
             pass  # perhaps only here
-        self.catch_up_fresh()
-        return look(self.current())
+        return look(self.fresh())
 
     def check_producer(self, producer_id: int, topic_id: int, name: str) -> None:
         """Raises UnknownProducerError where it is not registered for the topic."""

@@ -244,8 +244,7 @@ class ManagerService:
         if not self._role.is_write_manager and not forwarded:
             return self._peers.register_broker(self._role.require_leader(), body, timeout_seconds=self._propose_timeout_seconds + 0.5)
         command, cluster_id = _add_broker(body), self._replica.cluster_id()
-        self._replica.catch_up_fresh()  # a leader that was just elected may not have heard of it yet
-        catalogue = self._replica.current()
+        catalogue = self._replica.fresh()  # a leader that was just elected may not have heard of it yet
         known = {row.disk_id: row.broker_id for row in catalogue.brokers.values()}
         claimed = body.get("broker_id")
         if claimed is not None and known.get(command.disk_id, claimed) != claimed:
@@ -299,7 +298,7 @@ class ManagerService:
         return sum(1 for topic in self._replica.catalogue().topics.values() for row in topic.partitions if str(broker_id) in row.voters)
 
     def _check_drainable(self, broker_id: int) -> None:
-        catalogue = self._replica.catalogue()
+        catalogue = self._replica.fresh()
         disk_id, states = catalogue.broker(broker_id).disk_id, self._liveness.broker_states()
         live = {one.broker_id: one.disk_id for one in catalogue.brokers.values()
                 if states.get(one.broker_id) is State.ALIVE and one.status == "ACTIVE" and one.broker_id != broker_id}
