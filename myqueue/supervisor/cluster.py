@@ -131,7 +131,7 @@ class Cluster:
             if self._spec is not None and self._wanted() != self._saved().spec:
                 raise ConfigurationError(f"the cluster in {self.data} is up in another shape: take it down first")
             with contextlib.suppress(_SupervisorEnded):  # it was just ending, or was killed: start anew
-                self._await_ready(self.names(), timeout_seconds)
+                self._await_ready(self.names(), timeout_seconds, was_up=True)
                 return
         self._forget_process()  # of a supervisor that was killed
         self._end_leftovers()
@@ -326,9 +326,13 @@ class Cluster:
     def _process_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
-    def _await_ready(self, names: list[str], timeout_seconds: float) -> None:
-        """Wait until these are ready at the same moment. Who was ready is not asked again before all are: a start needs the cores itself."""
+    def _await_ready(self, names: list[str], timeout_seconds: float, *, was_up: bool = False) -> None:
+        """Wait until these are ready at the same moment. Who was ready is not asked again before all are: a start needs the cores itself.
+
+        Of a cluster that ``was_up`` a node may have ended, and been started again, long ago: only what ends from now on has not started.
+        """
         unready = list(names)
+        exits_before: dict[str, int] = {} if was_up else dict.fromkeys(names, 0)
 
         def all_ready() -> bool:
             if not self.folder.is_supervised():
@@ -344,7 +348,7 @@ class Cluster:
                 if node["ready"] and (not node["ready_url"] or _readiness(transport, node["ready_url"]) is not None):
                     if not is_last_look:
                         unready.remove(name)
-                elif node["exits"]:
+                elif node["exits"] > exits_before.setdefault(name, node["exits"]):
                     raise UnavailableError(f"{name} did not start (exit code {node['last_exit_code']}): {self._last_words(name)}")
                 elif is_last_look:
                     unready.append(name)

@@ -15,6 +15,7 @@ from .folder import LOG_BYTES_MAX
 
 PR_SET_PDEATHSIG = 1
 PROC = Path("/proc")
+_STATE, _PARENT, _GROUP, _THREADS, _START = 0, 1, 2, 17, 19
 SWEEPS_MAX = 20  # a tree that still grows while it is killed is looked at again, this often at most
 
 
@@ -30,17 +31,22 @@ class NodeProcess:
         with open(os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=dict(environment),
                                            start_new_session=True, preexec_fn=_end_with_parent(os.getpid()))
+        self._killed: list[tuple[int, str]] = []  # with the moment each was started: a number may be given to another one
 
     @property
     def pid(self) -> int:
         return self._popen.pid
 
     def exit_code(self) -> int | None:
-        """None while it runs. Once it has ended, what is left of its group is ended too."""
+        """None while it, or what was killed with it, runs: until then its sockets take connections. Once it has ended, what is left of its
+        group is ended too.
+        """
         if self._popen.returncode is None and _has_ended(self.pid):
             # Still unreaped, so the group's number cannot have been given to anybody else.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
+            if any(_started(pid) == at and is_alive(pid) for pid, at in self._killed) or any(map(is_alive, _group(self.pid))):
+                return None
         return self._popen.poll()
 
     def ask_to_end(self, number: int = signal.SIGTERM) -> None:
@@ -49,13 +55,18 @@ class NodeProcess:
 
     def signal_tree(self, number: int) -> None:
         """The same signal to the process and all its descendants, other sessions included (PostgreSQL's are)."""
-        if self._popen.poll() is None:
+        if self._runs():
             signal_all([self.pid, *descendants(self.pid)], number)
 
     def kill(self) -> None:
         """End the whole tree at once, as a crash of its machine would. It is reaped by the next ``exit_code``."""
-        if self._popen.poll() is None:
+        if self._runs():
+            self._killed += [(pid, at) for pid in descendants(self.pid) if (at := _started(pid)) is not None]
             kill_trees([self.pid])
+
+    def _runs(self) -> bool:
+        """It is not reaped for the question: what is left of its group is to be ended first."""
+        return self._popen.returncode is None and not _has_ended(self.pid)
 
 
 def _has_ended(pid: int) -> bool:
@@ -129,16 +140,28 @@ def signal_all(pids: Iterable[int], number: int) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
+    """Whether a process runs. A zombie does not, once its last thread has ended: until then its files and sockets are open."""
     fields = _status(pid)
-    return fields is not None and fields[0] != "Z"
+    return fields is not None and (fields[_STATE] != "Z" or int(fields[_THREADS]) > 1)
 
 
 def _processes() -> list[int]:
     return [int(entry) for entry in os.listdir(PROC) if entry.isdigit()] if PROC.exists() else []
 
 
+def _group(number: int) -> list[int]:
+    """The processes of a process group."""
+    return [pid for pid in _processes() if (fields := _status(pid)) is not None and int(fields[_GROUP]) == number]
+
+
+def _started(pid: int) -> str | None:
+    """When a process was started, in ticks since the machine was; None where there is none."""
+    fields = _status(pid)
+    return fields[_START] if fields else None
+
+
 def _status(pid: int) -> list[str] | None:
+    """The fields of a process's state behind its name; see proc(5)."""
     try:
         return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -147,4 +170,4 @@ def _status(pid: int) -> list[str] | None:
 
 def _parent_of(pid: int) -> int | None:
     fields = _status(pid)
-    return int(fields[1]) if fields else None
+    return int(fields[_PARENT]) if fields else None

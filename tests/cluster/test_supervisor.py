@@ -114,7 +114,7 @@ def test_what_was_taken_down_stays_down_until_it_is_started(running: Cluster, ve
     getattr(running, verb)(name)
     node = running.node(name)
     assert (node["state"], node["pid"], node["ready"], node["exits"]) == ("down", None, False, 0)
-    wait_until(lambda: not any(map(is_alive, tree)), what="all its processes to be gone")
+    assert not any(map(is_alive, tree)), "it is down once all its processes are gone"
     running.start(name)
     wait_until(lambda: running.node(name)["ready"], what="it to be ready")
 
@@ -243,8 +243,16 @@ def test_a_node_that_is_never_ready_is_said_in_time(data: Path):
     assert not cluster.folder.is_supervised() and not processes_of(cluster)
 
 
-def test_only_who_is_not_ready_is_named(running: Cluster):
-    """Of nodes that are up the sentence names the one that does not answer, and takes nothing down."""
+@pytest.mark.parametrize("has_died", [False, True], ids=["fresh", "died_before"])
+def test_only_who_is_not_ready_is_named(running: Cluster, has_died: bool):
+    """Of nodes that are up the sentence names the one that does not answer, though it was started again once; and takes nothing down."""
+    if has_died:
+        first = running.node("broker-1")
+        with pytest.raises(requests.ConnectionError):
+            get(first["url"] + "/die")
+        wait_until(lambda: (node := running.node("broker-1"))["ready"] and node["pid"] != first["pid"], what="the restart")
+    else:
+        running.restart("broker-1")
     before = [node["pid"] for node in running.status()["nodes"]]
     running.pause("broker-1")
     try:

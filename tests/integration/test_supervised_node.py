@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +22,10 @@ from tests.support.waiting import wait_until
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
 FAMILY = ("import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True); "
           "print('born', flush=True); time.sleep(60)")
+# The main thread ends and leaves another one behind: a zombie that holds its socket. 60 and 93 are Linux's numbers of exit for one thread.
+LEFT_BEHIND = ("import ctypes, platform, socket, threading; door = socket.create_server(('127.0.0.1', 0)); "
+               "threading.Thread(target=threading.Event().wait, args=(60,)).start(); print(door.getsockname()[1], flush=True); "
+               "ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[platform.machine()], 0)")
 QUICK = RestartPolicy(first_seconds=0.05, factor=2, most_seconds=0.2)
 
 
@@ -97,6 +103,36 @@ def test_a_kill_takes_the_whole_family(make_node, tmp_path: Path):
     assert len(family) == 2
     node.kill()
     wait_until(lambda: not any(map(is_alive, family)), what="the family to be gone")
+
+
+def test_a_node_is_down_when_all_of_it_has_ended(make_node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A kill takes its time where the machine is busy: until the last process is gone the node's address may take connections."""
+    node = make_node(FAMILY)
+    node.start()
+    wait_until(lambda: says(tmp_path, "born"), what="the child")
+    root, [child] = node.pid, descendants(node.pid)
+    monkeypatch.setattr("myqueue.supervisor.process.kill_trees", lambda roots: os.kill(roots[0], signal.SIGKILL))  # the child's is on its way yet
+    node.kill()
+    wait_until(lambda: not is_alive(root), what="the first process to end")
+    assert not ticked(node, DOWN) and is_alive(child)
+    os.kill(child, signal.SIGKILL)
+    wait_until(lambda: ticked(node, DOWN), what="the node to be down")
+    assert not is_alive(child) and node.last_exit_code == -9
+
+
+def test_a_process_runs_until_its_last_thread_has_ended():
+    """A zombie by its main thread alone still takes connections."""
+    with subprocess.Popen([sys.executable, "-c", LEFT_BEHIND], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        try:
+            wait_until(lambda: "State:\tZ" in Path(f"/proc/{process.pid}/status").read_text(), what="the main thread to end")
+            socket.create_connection(("127.0.0.1", port), timeout=5).close()
+            assert is_alive(process.pid)
+        finally:
+            process.kill()
+        process.wait(10)
+        assert not is_alive(process.pid)
 
 
 def test_a_large_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
