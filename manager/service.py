@@ -274,6 +274,7 @@ class ManagerService:
 
         Raises:
             RefusedError: it holds what nobody else has, and there is nobody to take it. Nothing was done.
+            StaleMetadataError: what was done before cannot be known here now. Nothing was done.
         """
         if draining:
             self._check_drainable(broker_id)

@@ -342,13 +342,15 @@ class Cluster:
             except UnavailableError:  # it is just ending, or too busy: looked at again
                 return False
             nodes = {node["name"]: node for node in answer["nodes"]}
+            for name in names:
+                exits_before.setdefault(name, nodes[name]["exits"])
             is_last_look = not unready
             for name in names if is_last_look else tuple(unready):
                 node = nodes[name]
                 if node["ready"] and (not node["ready_url"] or _readiness(transport, node["ready_url"]) is not None):
                     if not is_last_look:
                         unready.remove(name)
-                elif node["exits"] > exits_before.setdefault(name, node["exits"]):
+                elif node["exits"] > exits_before[name]:
                     raise UnavailableError(f"{name} did not start (exit code {node['last_exit_code']}): {self._last_words(name)}")
                 elif is_last_look:
                     unready.append(name)

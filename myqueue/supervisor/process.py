@@ -61,8 +61,7 @@ class NodeProcess:
     def kill(self) -> None:
         """End the whole tree at once, as a crash of its machine would. It is reaped by the next ``exit_code``."""
         if self._runs():
-            self._killed += [(pid, at) for pid in descendants(self.pid) if (at := _started(pid)) is not None]
-            kill_trees([self.pid])
+            self._killed += [(pid, at) for pid in kill_trees([self.pid]) if (at := _started(pid)) is not None]
 
     def _runs(self) -> bool:
         """It is not reaped for the question: what is left of its group is to be ended first."""
@@ -122,8 +121,8 @@ def marked(mark: str, value_prefix: str) -> list[int]:
     return found
 
 
-def kill_trees(roots: Sequence[int]) -> None:
-    """SIGKILL to processes and everything below them, until nothing of it is left to signal."""
+def kill_trees(roots: Sequence[int]) -> list[int]:
+    """SIGKILL to processes and everything below them, until nothing of it is left to signal; those that it was sent to."""
     for _ in range(SWEEPS_MAX):
         pids = [pid for root in roots for pid in (root, *descendants(root))]
         signal_all(pids, signal.SIGSTOP)  # first, so that none starts another meanwhile
@@ -131,6 +130,7 @@ def kill_trees(roots: Sequence[int]) -> None:
         if set(again) <= set(pids):
             break
     signal_all(again, signal.SIGKILL)
+    return again
 
 
 def signal_all(pids: Iterable[int], number: int) -> None:

@@ -111,7 +111,13 @@ def test_a_node_is_down_when_all_of_it_has_ended(make_node, tmp_path: Path, monk
     node.start()
     wait_until(lambda: says(tmp_path, "born"), what="the child")
     root, [child] = node.pid, descendants(node.pid)
-    monkeypatch.setattr("myqueue.supervisor.process.kill_trees", lambda roots: os.kill(roots[0], signal.SIGKILL))  # the child's is on its way yet
+
+    def kill_first(roots: list[int]) -> list[int]:
+        """The child's signal is on its way yet."""
+        os.kill(roots[0], signal.SIGKILL)
+        return [root, child]
+
+    monkeypatch.setattr("myqueue.supervisor.process.kill_trees", kill_first)
     node.kill()
     wait_until(lambda: not is_alive(root), what="the first process to end")
     assert not ticked(node, DOWN) and is_alive(child)
